@@ -10,7 +10,7 @@ use keylane::source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard, StartLater,
 };
-use keylane_testkit::reference::{Fate, Place, ReferenceServer, ReferenceSource, Standing};
+use keylane_testkit::reference::{Fate, MessageState, Place, ReferenceServer, ReferenceSource};
 use tokio::time::Instant;
 
 /// What a source does wrong.
@@ -134,12 +134,12 @@ impl Spoiled {
         let entries = self.server.entries();
         let of_key = |key: &Option<Bytes>, held: bool| {
             let theirs = entries.iter().filter(|entry| entry.message.key == *key);
-            let is_held = |standing| !held || standing == Standing::Held;
+            let is_held = |standing| !held || standing == MessageState::Held;
             theirs.filter(|entry| is_held(entry.standing)).count()
         };
         let held = entries
             .iter()
-            .filter(|entry| entry.standing == Standing::Held);
+            .filter(|entry| entry.standing == MessageState::Held);
         let mut keys = held.map(|entry| &entry.message.key);
         match self.defect {
             Defect::WaitsForSlowKeys => {
@@ -357,13 +357,13 @@ impl Source for Spoiled {
             });
             places.collect::<Vec<_>>()
         };
-        let done = Standing::Confirmed(Fate::Done);
+        let done = MessageState::Confirmed(Fate::Done);
         match self.defect {
             Defect::AcksWhatCameBack => self.forget(&of(&|entry| {
-                entry.standing == Standing::Ready && entry.deliveries > 0
+                entry.standing == MessageState::Ready && entry.deliveries > 0
             })),
             Defect::LosesWhenClosed => self.forget(&of(&|entry| {
-                entry.standing == Standing::Ready && entry.deliveries == 0
+                entry.standing == MessageState::Ready && entry.deliveries == 0
             })),
             Defect::ForgetsAnAck
                 if entries.len() == 20 && entries.iter().all(|entry| entry.standing == done) =>

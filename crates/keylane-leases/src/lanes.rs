@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
-use keylane_source::lease::{LaneLease, LaneLeases, LeaseError};
+use keylane_source::lease::{LaneLease, LaneLeaseError, LaneLeases};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
@@ -99,12 +99,12 @@ where
     F: Fn(&K) -> B + Send + Sync + 'static,
     B: AsRef<[u8]>,
 {
-    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LeaseError> {
+    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LaneLeaseError> {
         let key = self.name(key);
         match self.leases.acquire(key, self.ttl).await {
             Ok(lease) => Ok(Box::new(Leased { lease, lost: None })),
-            Err(AcquireError::Closed) => Err(LeaseError::Closed),
-            Err(error) => Err(LeaseError::Failed(error.into())),
+            Err(AcquireError::Closed) => Err(LaneLeaseError::Closed),
+            Err(error) => Err(LaneLeaseError::Failed(error.into())),
         }
     }
 

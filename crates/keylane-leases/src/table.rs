@@ -74,7 +74,7 @@ struct Group {
 }
 
 /// A time of a lease, if it has it.
-type TimeOf = fn(&Held) -> Option<Instant>;
+type TimeOf = fn(&Holding) -> Option<Instant>;
 
 /// With so many more keys than leases, those that have left are looked for.
 const MOST_LEFT: usize = 64;
@@ -83,11 +83,11 @@ const MOST_LEFT: usize = 64;
 enum State {
     /// The store was asked for it, or is about to be.
     Asked,
-    Held(Held),
+    Held(Holding),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Holding {
     token: Token,
     ttl: Duration,
     ends_at: Instant,
@@ -95,7 +95,7 @@ struct Held {
     renew_at: Option<Instant>,
 }
 
-impl Held {
+impl Holding {
     fn new(token: Token, ttl: Duration, sent: Instant) -> Self {
         Self {
             token,
@@ -188,7 +188,7 @@ impl Table {
             return Kept::Gone;
         };
         self.leases.remove(key);
-        self.hold(key, Held::new(token, ttl, sent), now)
+        self.hold(key, Holding::new(token, ttl, sent), now)
     }
 
     /// What is due, with at most so many to be renewed: call it again until there is nothing.
@@ -231,7 +231,7 @@ impl Table {
         let Some(held) = self.of(key, token) else {
             return Kept::Gone;
         };
-        let renewed = Held::new(token, held.ttl, sent);
+        let renewed = Holding::new(token, held.ttl, sent);
         let kept = match is_held {
             false => Kept::TakenOver,
             // Its holder may have seen that it was over: it does not come back.
@@ -251,7 +251,7 @@ impl Table {
     pub fn not_renewed(&mut self, key: &Bytes, token: Token, now: Instant) {
         if let Some(held) = self.of(key, token).copied() {
             let renew_at = Some(retry_at(now, held.ttl));
-            self.change(key, Held { renew_at, ..held });
+            self.change(key, Holding { renew_at, ..held });
         }
     }
 
@@ -285,12 +285,12 @@ impl Table {
         Some(held.ends_at)
     }
 
-    fn of(&self, key: &Bytes, token: Token) -> Option<&Held> {
+    fn of(&self, key: &Bytes, token: Token) -> Option<&Holding> {
         let held = self.leases.get(key)?.held()?;
         (held.token == token).then_some(held)
     }
 
-    fn take(&mut self, key: &Bytes, token: Token) -> Option<Held> {
+    fn take(&mut self, key: &Bytes, token: Token) -> Option<Holding> {
         let held = *self.of(key, token)?;
         self.leases.remove(key);
         self.reschedule(key, Some(&held), None);
@@ -298,7 +298,7 @@ impl Table {
     }
 
     /// Puts a lease in that the store has granted, unless it is over already.
-    fn hold(&mut self, key: &Bytes, held: Held, now: Instant) -> Kept {
+    fn hold(&mut self, key: &Bytes, held: Holding, now: Instant) -> Kept {
         if held.ends_at <= now {
             return Kept::RanOut;
         }
@@ -308,7 +308,7 @@ impl Table {
     }
 
     /// Changes the times of a lease that is held with this token.
-    fn change(&mut self, key: &Bytes, new: Held) {
+    fn change(&mut self, key: &Bytes, new: Holding) {
         let held = self.leases.get_mut(key).and_then(State::held_mut);
         if let Some(held) = held.filter(|held| held.token == new.token) {
             let old = std::mem::replace(held, new);
@@ -317,10 +317,10 @@ impl Table {
     }
 
     /// Follows a lease that has come, has changed or has gone. A time that stays keeps its place.
-    fn reschedule(&mut self, key: &Bytes, old: Option<&Held>, new: Option<&Held>) {
+    fn reschedule(&mut self, key: &Bytes, old: Option<&Holding>, new: Option<&Holding>) {
         let schedules: [(_, TimeOf); 2] = [
-            (&mut self.ends, Held::ends_at),
-            (&mut self.renewals, Held::renew_at),
+            (&mut self.ends, Holding::ends_at),
+            (&mut self.renewals, Holding::renew_at),
         ];
         for (schedule, time) in schedules {
             let (old, new) = (old.and_then(time), new.and_then(time));
@@ -338,14 +338,14 @@ impl Table {
 }
 
 impl State {
-    fn held(&self) -> Option<&Held> {
+    fn held(&self) -> Option<&Holding> {
         match self {
             Self::Asked => None,
             Self::Held(held) => Some(held),
         }
     }
 
-    fn held_mut(&mut self) -> Option<&mut Held> {
+    fn held_mut(&mut self) -> Option<&mut Holding> {
         match self {
             Self::Asked => None,
             Self::Held(held) => Some(held),

@@ -19,7 +19,7 @@ mod leases;
 pub use leases::RedisLeases;
 
 mod rate;
-pub use rate::{Rate, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};
+pub use rate::{Quota, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};
 
 mod stream;
 pub use stream::{

@@ -35,7 +35,7 @@ use crate::BoxError;
 /// ```
 /// use std::task::{Context, Poll};
 /// use std::time::Duration;
-/// use keylane::lease::{LaneLease, LaneLeases, LeaseError};
+/// use keylane::lease::{LaneLease, LaneLeases, LaneLeaseError};
 /// use keylane::Dispatcher;
 /// use tokio::time::Instant;
 ///
@@ -43,7 +43,7 @@ use crate::BoxError;
 ///
 /// #[keylane::async_trait]
 /// impl LaneLeases<u64> for Alone {
-///     async fn acquire(&self, _: &u64) -> Result<Box<dyn LaneLease>, LeaseError> {
+///     async fn acquire(&self, _: &u64) -> Result<Box<dyn LaneLease>, LaneLeaseError> {
 ///         Ok(Box::new(Token(1)))
 ///     }
 ///
@@ -87,14 +87,14 @@ pub trait LaneLeases<K>: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`LeaseError`]: after `Failed` it is called again, with growing waits of up to two seconds;
+    /// [`LaneLeaseError`]: after `Failed` it is called again, with growing waits of up to two seconds;
     /// after `Closed` it is not.
     ///
     /// # Cancel safety
     ///
     /// The call is dropped when no message of the key waits any more. A lease that was granted to it
     /// must not stay held then.
-    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LeaseError>;
+    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LaneLeaseError>;
 
     /// How many leases were lost so far before the time that their
     /// [`held_until`](LaneLease::held_until) has said: counted after `held_until` says that it is lost.
@@ -124,7 +124,7 @@ where
     K: Send + Sync,
     T: LaneLeases<K> + ?Sized,
 {
-    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LeaseError> {
+    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LaneLeaseError> {
         (**self).acquire(key).await
     }
 
@@ -160,7 +160,7 @@ pub trait LaneLease: Send + 'static {
 
 /// Why there is no lease.
 #[derive(Error, Debug)]
-pub enum LeaseError {
+pub enum LaneLeaseError {
     /// None will be granted any more. Messages wait until the dispatcher ends, and are handed back
     /// then.
     #[error("the leases are closed")]

@@ -50,7 +50,7 @@ impl Out {
 
 /// What to do with a message that was read in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum PageEntry {
     /// Hand it over.
     Over,
     /// Its key has no place for it: forget the message, its sequence is remembered.
@@ -100,7 +100,7 @@ impl Pages {
         key: &Bytes,
         version: Option<u64>,
         bytes: usize,
-    ) -> Turn {
+    ) -> PageEntry {
         self.cursor = self.cursor.max(sequence + 1);
         let state = match self.keys.get_mut(key) {
             Some(state) => state,
@@ -116,11 +116,11 @@ impl Pages {
         if has_place || is_awaited {
             state.out.insert(sequence, Out::new(bytes, version));
             self.bytes += bytes;
-            Turn::Over
+            PageEntry::Over
         } else {
             state.backlog.push(sequence, version);
             self.remembered += 1;
-            Turn::Remembered
+            PageEntry::Remembered
         }
     }
 
@@ -260,12 +260,17 @@ mod tests {
     #[test]
     fn a_key_has_a_window_and_the_rest_is_remembered() {
         let (mut pages, a, b) = (pages(2), key("a"), key("b"));
-        let turns: Vec<Turn> = (1..=4).map(|n| pages.meet(n, &a, None, 10)).collect();
+        let turns: Vec<PageEntry> = (1..=4).map(|n| pages.meet(n, &a, None, 10)).collect();
         assert_eq!(
             turns,
-            [Turn::Over, Turn::Over, Turn::Remembered, Turn::Remembered]
+            [
+                PageEntry::Over,
+                PageEntry::Over,
+                PageEntry::Remembered,
+                PageEntry::Remembered
+            ]
         );
-        assert_eq!(pages.meet(5, &b, None, 10), Turn::Over);
+        assert_eq!(pages.meet(5, &b, None, 10), PageEntry::Over);
         assert_eq!((pages.cursor(), pages.remembered()), (6, 2));
         assert!(ready(&mut pages).is_empty());
         pages.settle(1, &a, false);
@@ -273,7 +278,7 @@ mod tests {
         pages.hand_over(3, &a, None, 10);
         assert_eq!(
             pages.meet(6, &a, None, 10),
-            Turn::Remembered,
+            PageEntry::Remembered,
             "4 is before it"
         );
         pages.settle(2, &a, true);
@@ -292,11 +297,11 @@ mod tests {
     #[test]
     fn what_is_read_goes_behind_what_is_remembered() {
         let (mut pages, a) = (pages(1), key("a"));
-        assert_eq!(pages.meet(1, &a, None, 1), Turn::Over);
-        assert_eq!(pages.meet(2, &a, None, 1), Turn::Remembered);
+        assert_eq!(pages.meet(1, &a, None, 1), PageEntry::Over);
+        assert_eq!(pages.meet(2, &a, None, 1), PageEntry::Remembered);
         pages.settle(1, &a, false);
         // There is a place, and it is for another one.
-        assert_eq!(pages.meet(3, &a, None, 1), Turn::Remembered);
+        assert_eq!(pages.meet(3, &a, None, 1), PageEntry::Remembered);
         assert_eq!(ready(&mut pages), [2]);
     }
 
@@ -304,7 +309,7 @@ mod tests {
     fn a_letter_that_waits_again_is_ahead_of_what_is_out() {
         let (mut pages, a) = (pages(4), key("a"));
         for n in [2, 3, 4] {
-            assert_eq!(pages.meet(n, &a, None, 1), Turn::Over);
+            assert_eq!(pages.meet(n, &a, None, 1), PageEntry::Over);
         }
         assert_eq!(pages.wait_again(1, &a, None), [2, 3, 4]);
         for recalled in [3, 4] {
@@ -321,7 +326,7 @@ mod tests {
     fn a_letter_that_waits_again_before_it_has_settled_comes_back() {
         let (mut pages, a) = (pages(4), key("a"));
         for n in [1, 2] {
-            assert_eq!(pages.meet(n, &a, None, 1), Turn::Over);
+            assert_eq!(pages.meet(n, &a, None, 1), PageEntry::Over);
         }
         assert_eq!(pages.wait_again(1, &a, None), [2]);
         pages.settle(1, &a, false);
@@ -337,9 +342,9 @@ mod tests {
     fn a_version_that_others_wait_for_is_handed_over_beyond_the_window() {
         let (mut pages, a) = (pages(2), key("a"));
         for (n, version) in [(1, 5), (2, 6)] {
-            assert_eq!(pages.meet(n, &a, Some(version), 1), Turn::Over);
+            assert_eq!(pages.meet(n, &a, Some(version), 1), PageEntry::Over);
         }
-        assert_eq!(pages.meet(3, &a, Some(7), 1), Turn::Remembered);
-        assert_eq!(pages.meet(4, &a, Some(4), 1), Turn::Over);
+        assert_eq!(pages.meet(3, &a, Some(7), 1), PageEntry::Remembered);
+        assert_eq!(pages.meet(4, &a, Some(4), 1), PageEntry::Over);
     }
 }

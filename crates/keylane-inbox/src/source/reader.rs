@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::done::DoneWrites;
 use super::guard::MarkGuard;
-use super::pages::{Pages, Turn};
+use super::pages::{PageEntry, Pages};
 use super::settings::SourceSettings;
 use crate::attempts::Marks;
 use crate::error::StoreError;
@@ -356,7 +356,7 @@ impl InboxSource {
                     let turn = self
                         .pages
                         .meet(sequence, &message.key, message.version, bytes);
-                    if turn == Turn::Over {
+                    if turn == PageEntry::Over {
                         let delivery = self.delivery(message);
                         into.push(delivery);
                     }

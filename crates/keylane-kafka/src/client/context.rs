@@ -23,8 +23,8 @@ use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::closable::ClosableQueue;
 use super::session::Consumer;
-use super::tap::Tap;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::lock::lock;
@@ -70,7 +70,7 @@ pub(crate) struct Found {
     pub(crate) committed: Committed,
     /// The offset from which the client reads it. `None`: from the first record of its log.
     pub(crate) read_from: Option<u64>,
-    pub(crate) queue: Arc<Tap>,
+    pub(crate) queue: Arc<ClosableQueue>,
     pub(crate) ownership: Ownership,
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct Context {
     has_joined: AtomicBool,
     joining: Mutex<Joining>,
     /// The queues of what is assigned.
-    taps: Mutex<HashMap<(String, i32), Weak<Tap>>>,
+    taps: Mutex<HashMap<(String, i32), Weak<ClosableQueue>>>,
     topics: Arc<Mutex<TopicIds>>,
 }
 
@@ -265,14 +265,14 @@ impl Context {
         Ok(())
     }
 
-    fn queue(&self, topic: &str, number: i32) -> Option<Arc<Tap>> {
+    fn queue(&self, topic: &str, number: i32) -> Option<Arc<ClosableQueue>> {
         // One of an assignment that has ended without a word.
         self.shut([(topic.to_owned(), number)]);
         let consumer = self.consumer.get()?.upgrade()?;
         let mut queue = consumer.split_partition_queue(topic, number)?;
         let reader = self.reader.clone();
         queue.set_nonempty_callback(move || reader.unpark());
-        let tap = Arc::new(Tap::new(queue));
+        let tap = Arc::new(ClosableQueue::new(queue));
         let place = (topic.to_owned(), number);
         lock(&self.taps).insert(place, Arc::downgrade(&tap));
         Some(tap)

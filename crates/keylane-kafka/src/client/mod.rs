@@ -6,7 +6,7 @@ pub(crate) use context::{Found, Known, News, Ownership, Release, log};
 mod session;
 pub(crate) use session::{Consumer, Session};
 
-mod tap;
+mod closable;
 
 mod topics;
 pub(crate) use topics::TopicIds;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use keylane_source::{NotedAttempts, Outcome, StartGuard, StartLater};
 use tokio::time::Instant;
 
-use super::mailbox::{Mailbox, Place, Token};
+use super::outbox::{ListOutbox, Place, Token};
 use super::source::ListPosition;
 
 #[derive(Debug, Default)]
@@ -19,13 +19,13 @@ pub(super) struct Starts {
     /// How many there are in it: hardly ever any.
     count: AtomicUsize,
     /// Of the session that is open.
-    mailbox: Mutex<Option<Arc<Mailbox>>>,
+    mailbox: Mutex<Option<Arc<ListOutbox>>>,
     /// Others may have what was handed out with this token or a lower one.
     lost: AtomicU64,
 }
 
 impl Starts {
-    pub(super) fn opened(&self, mailbox: Arc<Mailbox>) {
+    pub(super) fn opened(&self, mailbox: Arc<ListOutbox>) {
         self.change(HashMap::clear);
         *lock(&self.mailbox) = Some(mailbox);
     }

@@ -48,7 +48,7 @@ pub use source::{ListPosition, ListSource};
 mod sink;
 
 mod guard;
-mod mailbox;
+mod outbox;
 mod peers;
 mod session;
 mod wake;

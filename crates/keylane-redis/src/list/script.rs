@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redis::{Cmd, ErrorKind, FromRedisValue, Script, ServerErrorKind, ToRedisArgs, cmd};
 
 use super::keys::{Keys, WorkerKeys};
-use super::mailbox::Said;
+use super::outbox::Outgoing;
 use crate::error::RedisError;
 use crate::link::Link;
 
@@ -72,7 +72,7 @@ impl Call {
     }
 
     /// What is to be told in a turn.
-    pub(super) fn said(mut self, said: &Said) -> Self {
+    pub(super) fn said(mut self, said: &Outgoing) -> Self {
         for settled in [&said.done, &said.gone] {
             self.command.arg(settled.len());
             for (place, key) in settled {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::guard::Starts;
 use super::keys::WorkerKeys;
-use super::mailbox::{Calls, End, Mailbox, Place, Said, Taken, Token};
+use super::outbox::{Calls, End, ListOutbox, Outgoing, Place, Taken, Token};
 use super::peers::Peers;
 use super::queue::Shared;
 use super::script::{Call, ENTER, TURN};
@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub(super) after: Option<Place>,
     /// The highest token of which it was told.
     pub(super) highest: Token,
-    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) mailbox: Arc<ListOutbox>,
     pub(super) guard: Arc<Starts>,
 }
 
@@ -51,7 +51,7 @@ enum Rest {
 }
 
 /// What a turn has brought.
-pub(super) struct Turn {
+pub(super) struct RoundTripReply {
     rest: Rest,
     after: Option<Place>,
     /// How many have come again of those that were to.
@@ -153,7 +153,7 @@ impl Session {
         Ok(turn.rest)
     }
 
-    async fn turn(&mut self) -> Result<Turn, End> {
+    async fn turn(&mut self) -> Result<RoundTripReply, End> {
         let call = {
             let mut state = self.mailbox.lock();
             let most = state.begin(MOST);
@@ -218,7 +218,7 @@ impl Shared {
         link: &mut Link,
         worker: &str,
         highest: Token,
-        said: &Said,
+        said: &Outgoing,
     ) -> Result<(), End> {
         let call = self.call_of(&TURN, &self.keys.of(worker));
         let call = self.turn(call, worker, 0).arg("").arg("").arg("").arg(0);
@@ -268,7 +268,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn parse(answer: Value, highest: Token) -> Result<Turn, End> {
+fn parse(answer: Value, highest: Token) -> Result<RoundTripReply, End> {
     let mut answer = array(answer)?.into_iter();
     match int(answer.next())? {
         0 => return Err(unknown(answer.next(), highest)?),
@@ -297,7 +297,7 @@ fn parse(answer: Value, highest: Token) -> Result<Turn, End> {
         (_, true) if inbox == 0 => Rest::Blocked,
         _ => Rest::More,
     };
-    Ok(Turn {
+    Ok(RoundTripReply {
         rest,
         after,
         came,

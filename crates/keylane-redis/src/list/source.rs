@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::element::{decode, key_of, letter_head};
 use super::guard::Starts;
-use super::mailbox::{Calls, End, Mailbox, Place, Said, Taken, Token};
+use super::outbox::{Calls, End, ListOutbox, Outgoing, Place, Taken, Token};
 use super::peers::Peers;
 use super::queue::{ListQueue, Shared};
 use super::script::{LEAVE, LETTER, REREAD, tagged};
@@ -43,7 +43,7 @@ pub struct ListSource {
     open: Option<Open>,
     opened: u64,
     /// What is settled, and may not be told, from the time before the source was opened again.
-    untold: Said,
+    untold: Outgoing,
     /// Given back, to be handed over again.
     again: Vec<Place>,
     /// The highest token of what was handed over.
@@ -58,7 +58,7 @@ pub struct ListSource {
 #[derive(Debug)]
 struct Open {
     link: Link,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<ListOutbox>,
     session: JoinHandle<()>,
 }
 
@@ -100,7 +100,7 @@ impl ListSource {
             worker: None,
             open: None,
             opened: 0,
-            untold: Said::default(),
+            untold: Outgoing::default(),
             again: Vec::new(),
             highest: 0,
             past: 0,
@@ -126,7 +126,7 @@ impl ListSource {
             // handed nothing else out under these names.
             let told = self.shared.tell(link, worker, self.highest, &self.untold);
             told.await?;
-            self.untold = Said::default();
+            self.untold = Outgoing::default();
         }
         self.enter(link, worker, false).await
     }
@@ -165,7 +165,7 @@ impl ListSource {
                 }
                 Err(end @ (End::Lost | End::Forgotten)) => {
                     self.lose(matches!(end, End::Forgotten));
-                    self.untold = Said::default();
+                    self.untold = Outgoing::default();
                     self.worker = None;
                 }
                 Err(end) => return Err(failed(&end)),
@@ -237,7 +237,7 @@ impl Source for ListSource {
         let (worker, was_known) = self.begin(&mut link).await?;
         self.opened += 1;
         let until = ends_at(sent, self.shared.settings.ttl);
-        let mailbox = Arc::new(Mailbox::new(until, self.calls));
+        let mailbox = Arc::new(ListOutbox::new(until, self.calls));
         self.guard.opened(Arc::clone(&mailbox));
         let session = Session {
             shared: Arc::clone(&self.shared),

@@ -12,7 +12,7 @@ use redis::{Value, cmd};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::mailbox::Mailbox;
+use super::outbox::ListOutbox;
 use crate::link::Link;
 use crate::server::Redis;
 
@@ -36,7 +36,7 @@ impl Wake {
         redis: Redis,
         list: Bytes,
         woken: Arc<Notify>,
-        mailbox: Arc<Mailbox>,
+        mailbox: Arc<ListOutbox>,
     ) -> Self {
         let arm = Arc::new(Notify::new());
         let task = tokio::spawn(listen(redis, list, Arc::clone(&arm), woken, mailbox));
@@ -59,7 +59,7 @@ async fn listen(
     list: Bytes,
     arm: Arc<Notify>,
     woken: Arc<Notify>,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<ListOutbox>,
 ) {
     let mut link: Option<Link> = None;
     let mut is_refused = false;

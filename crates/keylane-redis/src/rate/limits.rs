@@ -71,12 +71,12 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate::Rate;
+    use crate::rate::Quota;
 
     #[test]
     fn a_share_is_a_part_of_the_rate() {
-        let per_key = Rate::per_second(10).burst(4).limit("per_key").ok();
-        let total = Rate::per_second(20).burst(6).limit("total").ok();
+        let per_key = Quota::per_second(10).burst(4).limit("per_key").ok();
+        let total = Quota::per_second(20).burst(6).limit("total").ok();
         let limits = Limits::new(per_key, total, 2);
         let (now, mut all) = (Instant::now(), Local::default());
         let (mut one, mut other) = (Local::default(), Local::default());

@@ -18,7 +18,7 @@ mod spec;
 
 pub use error::TryAcquireError;
 pub use settings::{SharedRateBuilder, WhenAway};
-pub use spec::Rate;
+pub use spec::Quota;
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,14 +69,14 @@ use crate::server::Redis;
 /// # Examples
 ///
 /// ```no_run
-/// use keylane_redis::{Rate, Redis, SharedRate, WhenAway};
+/// use keylane_redis::{Quota, Redis, SharedRate, WhenAway};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let redis = Redis::at("redis://:secret@redis.internal:6379/0")?;
 /// let rate = SharedRate::builder(&redis, "partner-calls")
-///     .per_key(Rate::per_second(5))
-///     .total(Rate::per_second(100).burst(20))
+///     .per_key(Quota::per_second(5))
+///     .total(Quota::per_second(100).burst(20))
 ///     .when_away(WhenAway::LocalShare { processes: 4 })
 ///     .build()?;
 ///

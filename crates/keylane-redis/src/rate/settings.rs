@@ -10,7 +10,7 @@ use super::bucket::Borrowing;
 use super::limits::Limits;
 use super::server::Server;
 use super::shared::Shared;
-use super::spec::Rate;
+use super::spec::Quota;
 use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
@@ -47,12 +47,12 @@ pub enum WhenAway {
 ///
 /// ```
 /// use std::time::Duration;
-/// use keylane_redis::{Rate, Redis, SharedRate};
+/// use keylane_redis::{Quota, Redis, SharedRate};
 ///
 /// # fn main() -> Result<(), keylane_redis::ConfigError> {
 /// let redis = Redis::at("redis://redis.internal:6379")?;
 /// let rate = SharedRate::builder(&redis, "partner-calls")
-///     .total(Rate::per_second(10_000))
+///     .total(Quota::per_second(10_000))
 ///     .borrow(200)
 ///     .keep(Duration::from_millis(500))
 ///     .build()?;
@@ -65,8 +65,8 @@ pub enum WhenAway {
 pub struct SharedRateBuilder {
     redis: Redis,
     name: Bytes,
-    per_key: Option<Rate>,
-    total: Option<Rate>,
+    per_key: Option<Quota>,
+    total: Option<Quota>,
     borrowing: Borrowing,
     when_away: WhenAway,
 }
@@ -87,13 +87,13 @@ impl SharedRateBuilder {
     }
 
     /// How often something may start for each key. Without it all keys are one.
-    pub fn per_key(mut self, rate: Rate) -> Self {
+    pub fn per_key(mut self, rate: Quota) -> Self {
         self.per_key = Some(rate);
         self
     }
 
     /// How often something may start, whatever its key.
-    pub fn total(mut self, rate: Rate) -> Self {
+    pub fn total(mut self, rate: Quota) -> Self {
         self.total = Some(rate);
         self
     }

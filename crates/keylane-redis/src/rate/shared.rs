@@ -595,7 +595,7 @@ impl Drop for Grant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rate::{Rate, SharedRate, SharedRateBuilder};
+    use crate::rate::{Quota, SharedRate, SharedRateBuilder};
     use crate::server::Redis;
 
     /// Nothing listens there.
@@ -609,7 +609,7 @@ mod tests {
     async fn keys_that_are_idle_are_forgotten() {
         let keep = Duration::from_millis(10);
         let rate = without_server()
-            .per_key(Rate::per_second(10_000))
+            .per_key(Quota::per_second(10_000))
             .keep(keep);
         let rate = rate.build().unwrap();
         for n in 0..50_000_u32 {
@@ -630,7 +630,7 @@ mod tests {
 
     /// A rate with one caller that waits, as the call under way is to find it.
     fn with_one_that_waits() -> (SharedRate, Bytes, oneshot::Receiver<Answer>) {
-        let rate = without_server().per_key(Rate::per_second(1)).build();
+        let rate = without_server().per_key(Quota::per_second(1)).build();
         let (rate, key) = (rate.unwrap(), Bytes::from_static(b"key"));
         let Entered::Wait(told) = rate.handle.shared.enter(&key, true) else {
             panic!("there is no permit yet");
@@ -679,7 +679,7 @@ mod tests {
 
     #[tokio::test]
     async fn callers_that_are_gone_are_forgotten() {
-        let rate = without_server().total(Rate::per(1, Duration::from_secs(3_600)));
+        let rate = without_server().total(Quota::per(1, Duration::from_secs(3_600)));
         let rate = rate.build().unwrap();
         rate.acquire("").await.unwrap();
         let stays = tokio::spawn({

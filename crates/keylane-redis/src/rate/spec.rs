@@ -17,22 +17,22 @@ use crate::error::ConfigError;
 ///
 /// ```
 /// use std::time::Duration;
-/// use keylane_redis::Rate;
+/// use keylane_redis::Quota;
 ///
 /// // A partner allows 100 calls a second, and does not mind 20 at once.
-/// let calls = Rate::per_second(100).burst(20);
+/// let calls = Quota::per_second(100).burst(20);
 /// // Three text messages a day, each at least eight hours after the one before.
-/// let texts = Rate::per(3, Duration::from_secs(24 * 3600));
+/// let texts = Quota::per(3, Duration::from_secs(24 * 3600));
 /// # let _ = (calls, texts);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub struct Quota {
     count: u32,
     period: Duration,
     burst: Option<u32>,
 }
 
-impl Rate {
+impl Quota {
     /// This many starts per second.
     pub const fn per_second(count: u32) -> Self {
         Self::per(count, Duration::from_secs(1))
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn what_could_never_start_is_refused() {
         for rate in [
-            Rate::per_second(0),
-            Rate::per_second(1).burst(0),
-            Rate::per(1, Duration::ZERO),
+            Quota::per_second(0),
+            Quota::per_second(1).burst(0),
+            Quota::per(1, Duration::ZERO),
         ] {
             let refused = Err(ConfigError::Zero("total"));
             assert_eq!(rate.limit("total"), refused, "{rate:?}");
@@ -162,18 +162,18 @@ mod tests {
     fn what_scripts_cannot_count_is_refused() {
         let days = 24 * 3600 * SECOND;
         for rate in [
-            Rate::per_second(1_000_000_001),
-            Rate::per(1, Duration::MAX),
-            Rate::per(1, 101 * days),
-            Rate::per(1, 51 * days).burst(2),
-            Rate::per(u32::MAX, Duration::MAX).burst(u32::MAX),
+            Quota::per_second(1_000_000_001),
+            Quota::per(1, Duration::MAX),
+            Quota::per(1, 101 * days),
+            Quota::per(1, 51 * days).burst(2),
+            Quota::per(u32::MAX, Duration::MAX).burst(u32::MAX),
         ] {
             let refused = Err(ConfigError::TooLarge("total"));
             assert_eq!(rate.limit("total"), refused, "{rate:?}");
         }
         for rate in [
-            Rate::per_second(1_000_000_000).burst(u32::MAX),
-            Rate::per(1, 100 * days),
+            Quota::per_second(1_000_000_000).burst(u32::MAX),
+            Quota::per(1, 100 * days),
         ] {
             assert!(rate.limit("total").is_ok(), "{rate:?}");
         }
@@ -181,15 +181,15 @@ mod tests {
 
     #[test]
     fn a_burst_is_worth_a_tenth_of_a_second() {
-        let burst = |rate: Rate| rate.limit("total").unwrap().burst;
-        let bursts = [1, 10, 19, 20, 1_000, 1_000_000].map(|count| burst(Rate::per_second(count)));
+        let burst = |rate: Quota| rate.limit("total").unwrap().burst;
+        let bursts = [1, 10, 19, 20, 1_000, 1_000_000].map(|count| burst(Quota::per_second(count)));
         assert_eq!(bursts, [1, 1, 1, 2, 100, 100_000]);
-        assert_eq!(burst(Rate::per_second(1_000).burst(3)), 3);
+        assert_eq!(burst(Quota::per_second(1_000).burst(3)), 3);
     }
 
     #[test]
     fn the_interval_is_rounded_up() {
-        let limit = Rate::per_second(3).limit("total").unwrap();
+        let limit = Quota::per_second(3).limit("total").unwrap();
         assert_eq!(limit.each, 333_333_334);
     }
 

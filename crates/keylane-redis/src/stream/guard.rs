@@ -11,8 +11,8 @@ use keylane_leases::Lease;
 use keylane_source::{Generation, NotedAttempts, Outcome, StartGuard, StartLater};
 
 use super::id::EntryId;
+use super::outbox::StreamOutbox;
 use super::position::StreamPosition;
-use super::teller::Teller;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {
@@ -42,12 +42,17 @@ const MOST_PAST: usize = 1_024;
 /// What is needed of the owner of a stream.
 #[derive(Debug)]
 struct Owner {
-    teller: Arc<Teller>,
+    teller: Arc<StreamOutbox>,
     lease: Arc<Lease>,
 }
 
 impl Starts {
-    pub(super) fn begin(&self, generation: Generation, teller: &Arc<Teller>, lease: &Arc<Lease>) {
+    pub(super) fn begin(
+        &self,
+        generation: Generation,
+        teller: &Arc<StreamOutbox>,
+        lease: &Arc<Lease>,
+    ) {
         let owner = Owner {
             teller: Arc::clone(teller),
             lease: Arc::clone(lease),
@@ -203,10 +208,10 @@ mod tests {
         }
     }
 
-    async fn begun() -> (Starts, Arc<Teller>, Leases) {
+    async fn begun() -> (Starts, Arc<StreamOutbox>, Leases) {
         let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
         let lease = leases.acquire("stream", Duration::from_secs(10)).await;
-        let (starts, teller) = (Starts::default(), Arc::new(Teller::default()));
+        let (starts, teller) = (Starts::default(), Arc::new(StreamOutbox::default()));
         starts.begin(Generation(7), &teller, &Arc::new(lease.unwrap()));
         (starts, teller, leases)
     }

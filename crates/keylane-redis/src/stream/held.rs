@@ -13,11 +13,11 @@ use super::counts::Counters;
 use super::flow::Flow;
 use super::guard::Starts;
 use super::id::EntryId;
+use super::lease::{StreamLease, TenureId};
+use super::outbox::StreamOutbox;
 use super::owned::{Owned, Phase};
 use super::position::StreamPosition;
 use super::reader::Entry;
-use super::teller::Teller;
-use super::tenure::{Tenure, TenureId};
 use super::worker::{Gained, Order, Resume, Resumes, Task};
 
 /// Most entries that one call hands over: what the tasks say is heard in between.
@@ -33,9 +33,9 @@ pub(super) struct HeldStreams {
     exact_starts: bool,
     last_generation: Generation,
     /// By the number of the stream.
-    held: BTreeMap<u32, Held>,
+    held: BTreeMap<u32, OwnedStream>,
     /// What still has acks to tell of streams that are gone.
-    ending: Vec<(Arc<Teller>, Task)>,
+    ending: Vec<(Arc<StreamOutbox>, Task)>,
     /// What is lost, and not told yet.
     lost: Vec<Generation>,
     /// Leases of streams that were let go of, as long as their tasks have them: what was handed over may
@@ -46,19 +46,19 @@ pub(super) struct HeldStreams {
 }
 
 /// A stream that is owned.
-pub(super) struct Held {
+pub(super) struct OwnedStream {
     pub(super) owned: Owned<Entry>,
-    pub(super) tenure: Tenure,
+    pub(super) tenure: StreamLease,
     lease: Arc<Lease>,
     flow: Arc<Flow>,
-    teller: Arc<Teller>,
+    teller: Arc<StreamOutbox>,
     telling: Task,
     orders: mpsc::UnboundedSender<Order>,
     /// Acks that are about to be told.
     acks: Vec<EntryId>,
 }
 
-impl Held {
+impl OwnedStream {
     /// Nothing more is handed over.
     fn end(&mut self, phase: Phase) {
         for entry in self.owned.end(phase) {
@@ -83,7 +83,7 @@ impl HeldStreams {
         }
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Held> {
+    pub(super) fn get(&self, number: u32) -> Option<&OwnedStream> {
         self.held.get(&number)
     }
 
@@ -128,7 +128,7 @@ impl HeldStreams {
     }
 
     /// The stream that a position belongs to, if it is still in that generation.
-    pub(super) fn of(&self, position: &StreamPosition) -> Option<&Held> {
+    pub(super) fn of(&self, position: &StreamPosition) -> Option<&OwnedStream> {
         let held = self.held.get(&position.stream)?;
         (held.owned.generation == position.generation).then_some(held)
     }
@@ -141,7 +141,7 @@ impl HeldStreams {
             counts.owned += 1;
         });
         let number = gained.tenure.place.number;
-        let held = Held {
+        let held = OwnedStream {
             owned: Owned::new(generation),
             tenure: gained.tenure,
             lease: gained.lease,
@@ -331,7 +331,7 @@ impl HeldStreams {
 
     /// These have ended here: each goes, or begins again.
     pub(super) async fn let_go(&mut self, generations: &[Generation]) {
-        let theirs = |held: &&Held| generations.contains(&held.owned.generation);
+        let theirs = |held: &&OwnedStream| generations.contains(&held.owned.generation);
         let numbers = self.held.values().filter(theirs);
         let numbers: Vec<u32> = numbers.map(|held| held.tenure.place.number).collect();
         let mut left = Vec::new();

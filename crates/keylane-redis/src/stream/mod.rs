@@ -60,11 +60,11 @@ mod counts;
 pub use counts::{StreamCounts, StreamWatch};
 
 // The tasks.
+mod membership;
+mod outbox;
 mod owner;
 mod reader;
 mod session;
-mod steward;
-mod teller;
 mod worker;
 
 // What is decided, without a server.
@@ -76,5 +76,5 @@ mod share;
 
 // What speaks with the server.
 mod answer;
+mod lease;
 mod script;
-mod tenure;

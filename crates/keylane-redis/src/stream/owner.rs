@@ -9,9 +9,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::builder::StreamTrim;
 use super::flow::Flow;
+use super::lease::{Place, StreamLease, TakenOver};
+use super::outbox::{StreamOutbox, tell};
 use super::reader::{Ended, Reader};
-use super::teller::{Teller, tell};
-use super::tenure::{Place, TakenOver, Tenure};
 use super::worker::{Duty, Gained, LONG_PAUSE, News, Order, Task, Worker};
 
 /// Owns a stream until its lease is lost, or the source gives it up. One that the source does not know yet,
@@ -56,7 +56,7 @@ async fn own_once(
     let_go: &Notify,
 ) -> End {
     let settings = &worker.config.settings;
-    let mut tenure = Tenure::new(
+    let mut tenure = StreamLease::new(
         Arc::clone(place),
         &settings.name,
         lease.token(),
@@ -67,7 +67,7 @@ async fn own_once(
         return End::Over(None);
     }
     let flow = Arc::new(Flow::new(settings.read_ahead));
-    let teller = Arc::new(Teller::new(worker.counters.clone()));
+    let teller = Arc::new(StreamOutbox::new(worker.counters.clone()));
     let telling = tell(Arc::clone(worker), tenure.clone(), Arc::clone(&teller));
     let (orders, mut ordered) = mpsc::unbounded_channel();
     worker.say(News::Gained(Box::new(Gained {
@@ -156,7 +156,12 @@ async fn own_once(
 }
 
 /// Whether the stream is ours.
-async fn take_over(worker: &Worker, tenure: &mut Tenure, lease: &Lease, let_go: &Notify) -> bool {
+async fn take_over(
+    worker: &Worker,
+    tenure: &mut StreamLease,
+    lease: &Lease,
+    let_go: &Notify,
+) -> bool {
     let place = Arc::clone(&tenure.place);
     let place = &place;
     let take = async {
@@ -208,7 +213,7 @@ async fn take_over(worker: &Worker, tenure: &mut Tenure, lease: &Lease, let_go: 
 }
 
 /// Cuts off what has settled, every so often.
-async fn trim(worker: &Worker, tenure: &Tenure) -> Ended {
+async fn trim(worker: &Worker, tenure: &StreamLease) -> Ended {
     let settings = &worker.config.settings;
     if settings.trim == StreamTrim::Never {
         return pending().await;

@@ -9,8 +9,8 @@ use super::answer::Failure;
 use super::cursor::{Cursor, Next};
 use super::flow::Flow;
 use super::id::EntryId;
-use super::teller::PAUSE;
-use super::tenure::{Found, Paged, Refused, Tenure, wait};
+use super::lease::{Found, Paged, Refused, StreamLease, wait};
+use super::outbox::PAUSE;
 use super::worker::{Duty, News, Seen, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
@@ -47,7 +47,7 @@ pub(super) enum Ended {
 
 pub(super) struct Reader<'a> {
     pub(super) worker: &'a Worker,
-    pub(super) tenure: &'a Tenure,
+    pub(super) tenure: &'a StreamLease,
     pub(super) flow: &'a Flow,
     pub(super) round: u32,
 }

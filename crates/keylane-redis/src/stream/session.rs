@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::builder::Config;
 use super::counts::Counters;
 use super::guard::Starts;
-use super::steward::{Member, Steward};
-use super::tenure::Acked;
+use super::lease::Acked;
+use super::membership::{Member, Membership};
 use super::worker::{News, Resumes, Worker};
 use crate::error::RedisError;
 use crate::leases::RedisLeases;
@@ -63,9 +63,9 @@ impl Session {
             failing: Mutex::default(),
         };
         let settings = &config.settings;
-        let members = super::steward::members_key(&settings.streams[0], &settings.group);
+        let members = super::membership::members_key(&settings.streams[0], &settings.group);
         let member = lasting.member.clone();
-        let steward = Steward::new(Arc::new(worker), lasting.leases, member, members);
+        let steward = Membership::new(Arc::new(worker), lasting.leases, member, members);
         let (stop, stopped) = oneshot::channel();
         let kept = std::mem::take(lasting.kept);
         Ok(Self {

@@ -15,9 +15,9 @@ use super::counts::Counters;
 use super::flow::Flow;
 use super::guard::Starts;
 use super::id::EntryId;
+use super::lease::{Acked, Place, StreamLease, TenureId};
+use super::outbox::{PAUSE, StreamOutbox};
 use super::reader::Entry;
-use super::teller::{PAUSE, Teller};
-use super::tenure::{Acked, Place, Tenure, TenureId};
 use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
 
@@ -187,10 +187,10 @@ pub(super) enum News {
 
 /// A stream that is owned from now on.
 pub(super) struct Gained {
-    pub(super) tenure: Tenure,
+    pub(super) tenure: StreamLease,
     pub(super) lease: Arc<Lease>,
     pub(super) flow: Arc<Flow>,
-    pub(super) teller: Arc<Teller>,
+    pub(super) teller: Arc<StreamOutbox>,
     pub(super) telling: Task,
     pub(super) orders: mpsc::UnboundedSender<Order>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, IntakeSettings, OnExhausted, Retry};
 use keylane_leases::Leases;
-use keylane_redis::{ListQueue, Rate, Redis, RedisLeases, SharedRate, StreamSource};
+use keylane_redis::{ListQueue, Quota, Redis, RedisLeases, SharedRate, StreamSource};
 use redis::cmd;
 use testkit_servers::{RedisCluster, RedisKind};
 
@@ -161,7 +161,7 @@ async fn a_slot_moves_under_a_stream_leases_and_a_rate() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     });
-    let rate = SharedRate::builder(&redis, "{shop}").total(Rate::per_second(200));
+    let rate = SharedRate::builder(&redis, "{shop}").total(Quota::per_second(200));
     let rate = rate.build().unwrap();
     let is_over = Arc::clone(&ends);
     let permits = tokio::spawn(async move {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane_redis::{ErrorKind, Rate, TryAcquireError, WhenAway};
+use keylane_redis::{ErrorKind, Quota, TryAcquireError, WhenAway};
 use tokio::time::{sleep, timeout};
 
 use crate::support::{Running, Starts, assert_within, builder, calls, each_kind, execute, own};
@@ -13,7 +13,7 @@ const KEEP: Duration = Duration::from_millis(300);
 async fn without_a_share_nothing_starts() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = builder(&server, "rate").total(Rate::per_second(100));
+        let rate = builder(&server, "rate").total(Quota::per_second(100));
         let rate = rate.borrow(0).keep(KEEP).build().unwrap();
         rate.acquire("key").await.unwrap();
         for hangs in [true, false] {
@@ -52,7 +52,7 @@ async fn with_a_share_each_goes_on() {
         let starts = Starts::new(&clock).await;
         let callers = (0..2).flat_map(|_| {
             let rate = builder(&server, "rate")
-                .total(Rate::per_second(per_second).burst(burst))
+                .total(Quota::per_second(per_second).burst(burst))
                 .when_away(WhenAway::LocalShare { processes: 2 });
             let rate = rate.borrow(0).keep(KEEP).build().unwrap();
             (0..4).map(move |_| rate.clone())
@@ -115,7 +115,7 @@ async fn a_server_that_is_back_is_found_by_few_callers() {
     each_kind(async |kind| {
         let server = own(kind).await;
         let rate = builder(&server, "rate")
-            .total(Rate::per_second(1_000))
+            .total(Quota::per_second(1_000))
             .when_away(WhenAway::LocalShare { processes: 1 });
         let rate = rate.borrow(0).keep(KEEP).build().unwrap();
         server.kill().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_server_that_is_back_is_found_by_few_callers() {
 async fn a_server_that_cannot_do_it_now_is_asked_again() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = builder(&server, "rate").total(Rate::per_second(1_000));
+        let rate = builder(&server, "rate").total(Quota::per_second(1_000));
         let rate = rate.borrow(0).keep(KEEP).build().unwrap();
         rate.acquire("key").await.unwrap();
         for (begin, end) in [
@@ -172,7 +172,7 @@ async fn a_refused_password_is_an_error() {
         let wrong = format!("redis://:c4n4ry@127.0.0.1:{}/", server.port());
         let redis = keylane_redis::Redis::at(&wrong).unwrap();
         let rate = keylane_redis::SharedRate::builder(&redis, "rate");
-        let rate = rate.total(Rate::per_second(1)).build().unwrap();
+        let rate = rate.total(Quota::per_second(1)).build().unwrap();
         let error = rate.acquire("key").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{kind}: {error}");
         let shown = format!("{error} {error:?} {rate:?}");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylane_redis::{Rate, Redis, SharedRate, TryAcquireError};
+use keylane_redis::{Quota, Redis, SharedRate, TryAcquireError};
 use testkit_servers::{RedisCluster, RedisKind};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -33,8 +33,8 @@ async fn three_processes(kind: RedisKind, borrow: u32) {
     let starts = Starts::new(server).await;
     let processes = (0..3).map(|_| {
         let rate = builder(server, &name)
-            .per_key(Rate::per_second(per_key.0).burst(per_key.1))
-            .total(Rate::per_second(total.0).burst(total.1));
+            .per_key(Quota::per_second(per_key.0).burst(per_key.1))
+            .total(Quota::per_second(total.0).burst(total.1));
         rate.borrow(borrow).keep(KEEP).build().unwrap()
     });
     let processes = Vec::from_iter(processes);
@@ -77,7 +77,7 @@ async fn a_burst_and_then_evenly() {
     each_kind(async |kind| {
         let (server, name) = (shared(kind).await, new_name());
         let rate =
-            || builder(server, &name).per_key(Rate::per(1, Duration::from_secs(3_600)).burst(5));
+            || builder(server, &name).per_key(Quota::per(1, Duration::from_secs(3_600)).burst(5));
         let processes = [(); 2].map(|()| rate().borrow(0).build().unwrap());
         for n in 0..5 {
             processes[n % 2].try_acquire("key").await.unwrap();
@@ -104,8 +104,8 @@ async fn the_total_is_over_all_keys() {
         let (server, name) = (shared(kind).await, new_name());
         let hour = Duration::from_secs(3_600);
         let rate = builder(server, &name)
-            .per_key(Rate::per(1, hour).burst(4))
-            .total(Rate::per(1, hour).burst(6));
+            .per_key(Quota::per(1, hour).burst(4))
+            .total(Quota::per(1, hour).burst(6));
         let rate = rate.borrow(0).build().unwrap();
         let mut granted = Vec::new();
         for n in 0..10 {
@@ -126,7 +126,7 @@ async fn the_total_is_over_all_keys() {
 async fn those_who_wait_are_served() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = builder(&server, "rate").total(Rate::per_second(20).burst(1));
+        let rate = builder(&server, "rate").total(Quota::per_second(20).burst(1));
         let rate = rate.build().unwrap();
         let began = Instant::now();
         let all = join_all((0..21).map(|n| rate.acquire(format!("{n}"))));
@@ -152,7 +152,7 @@ async fn those_who_wait_are_served() {
 async fn a_clock_that_was_set_back_costs_one_burst() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = builder(&server, "rate").total(Rate::per_second(10).burst(2));
+        let rate = builder(&server, "rate").total(Quota::per_second(10).burst(2));
         let rate = rate.borrow(0).build().unwrap();
         // As it was left by a clock that was a day ahead.
         let ahead = Starts::new(&server).await.now().await + 24 * 3_600 * 1_000_000;
@@ -174,7 +174,7 @@ async fn parts_of_microseconds_count() {
     const EACH: u64 = 1_234_567_891;
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = Rate::per(1, Duration::from_nanos(EACH)).burst(5_000);
+        let rate = Quota::per(1, Duration::from_nanos(EACH)).burst(5_000);
         let rate = builder(&server, "rate").per_key(rate);
         let rate = rate.borrow(0).build().unwrap();
         let starts = Starts::new(&server).await;
@@ -203,8 +203,8 @@ async fn clusters_keep_to_the_rates() {
         let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
         let hour = Duration::from_secs(3_600);
         let rate = SharedRate::builder(&redis, "rate")
-            .per_key(Rate::per(1, hour).burst(2))
-            .total(Rate::per(1, hour).burst(30));
+            .per_key(Quota::per(1, hour).burst(2))
+            .total(Quota::per(1, hour).burst(30));
         let rate = rate.borrow(0).build().unwrap();
         let answers = join_all((0..60).map(|n| rate.try_acquire([n % 20])));
         let answers = answers.await;
@@ -222,8 +222,8 @@ async fn clusters_keep_to_the_rates() {
 async fn keys_that_wait_for_the_total_take_turns() {
     let server = shared(RedisKind::Redis8).await;
     let rate = builder(server, &new_name())
-        .per_key(Rate::per_second(1_000).burst(100))
-        .total(Rate::per_second(50).burst(2));
+        .per_key(Quota::per_second(1_000).burst(100))
+        .total(Quota::per_second(50).burst(2));
     let rate = rate.build().unwrap();
     let started: Arc<[AtomicUsize; 2]> = Arc::default();
     let callers = (0..20).map(|caller| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylane_redis::Rate;
+use keylane_redis::Quota;
 use testkit_servers::{Fsync, Redis, RedisKind};
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep, timeout};
@@ -15,7 +15,7 @@ use crate::support::{builder, calls, each_kind, execute, own};
 async fn most_callers_do_not_wait_for_the_server() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = builder(&server, "rate").per_key(Rate::per_second(1_000_000));
+        let rate = builder(&server, "rate").per_key(Quota::per_second(1_000_000));
         let rate = rate.borrow(100).build().unwrap();
         for _ in 0..5_000 {
             rate.acquire("key").await.unwrap();
@@ -31,7 +31,7 @@ async fn most_callers_do_not_wait_for_the_server() {
 async fn callers_at_a_time_share_a_call() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = builder(&server, "rate").per_key(Rate::per_second(1_000));
+        let rate = builder(&server, "rate").per_key(Quota::per_second(1_000));
         let rate = rate.borrow(0).build().unwrap();
         let all = join_all((0..4_000_u32).map(|n| rate.acquire((n % 1_000).to_be_bytes())));
         // All have come before the task that asks runs. With a budget, the first few would go ahead.
@@ -48,8 +48,8 @@ async fn keys_that_are_idle_leave_nothing_behind() {
     each_kind(async |kind| {
         let server = own(kind).await;
         let rate = builder(&server, "rate")
-            .per_key(Rate::per_second(10))
-            .total(Rate::per_second(100_000));
+            .per_key(Quota::per_second(10))
+            .total(Quota::per_second(100_000));
         let rate = rate.build().unwrap();
         let all = join_all((0..2_000_u32).map(|n| {
             let rate = &rate;
@@ -74,7 +74,7 @@ async fn keys_that_are_idle_leave_nothing_behind() {
 async fn scripts_that_are_forgotten_cost_nothing() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let rate = builder(&server, "rate").total(Rate::per_second(1_000));
+        let rate = builder(&server, "rate").total(Quota::per_second(1_000));
         let rate = rate.borrow(0).build().unwrap();
         for _ in 0..20 {
             execute(&server, "SCRIPT FLUSH").await;
@@ -93,7 +93,7 @@ async fn cost() {
     for kind in RedisKind::ALL {
         let server = Redis::builder(kind).appendfsync(Fsync::EverySecond).start();
         let server = server.await.unwrap();
-        let rate = builder(&server, "rate").per_key(Rate::per_second(100_000_000));
+        let rate = builder(&server, "rate").per_key(Quota::per_second(100_000_000));
         for borrow in [0, 10, 100, 1_000] {
             let rate = rate.clone().borrow(borrow).build().unwrap();
             let count = if borrow == 0 { COUNT / 20 } else { COUNT };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane_redis::{Rate, TryAcquireError};
+use keylane_redis::{Quota, TryAcquireError};
 use testkit_servers::Redis;
 use tokio::time::timeout;
 
@@ -15,7 +15,7 @@ const HOUR: i64 = 3_600;
 async fn a_clock_that_is_set_stops_no_rate() {
     each_kind(async |kind| {
         let server = Redis::builder(kind).own_clock().start().await.unwrap();
-        let rate = builder(&server, "rate").total(Rate::per_second(20).burst(3));
+        let rate = builder(&server, "rate").total(Quota::per_second(20).burst(3));
         let rate = rate.borrow(0).build().unwrap();
         for ahead in [0, -HOUR, 0, HOUR, 0, -HOUR, HOUR, -HOUR] {
             server.set_clock(ahead).unwrap();
@@ -38,7 +38,7 @@ async fn nothing_is_rounded_for_ever() {
     each_kind(async |kind| {
         let server = Redis::builder(kind).own_clock().start().await.unwrap();
         server.set_clock(7_389_000_000).unwrap();
-        let rate = Rate::per(1, Duration::from_nanos(EACH)).burst(500);
+        let rate = Quota::per(1, Duration::from_nanos(EACH)).burst(500);
         let rate = builder(&server, "rate").per_key(rate);
         let rate = rate.borrow(0).build().unwrap();
         let starts = Starts::new(&server).await;
@@ -66,7 +66,7 @@ async fn what_is_kept_may_be_anything() {
     const DAYS: Duration = Duration::from_secs(100 * 24 * 3_600);
     each_kind(async |kind| {
         let server = Redis::builder(kind).own_clock().start().await.unwrap();
-        let rate = builder(&server, "rate").per_key(Rate::per(1, DAYS));
+        let rate = builder(&server, "rate").per_key(Quota::per(1, DAYS));
         let rate = rate.borrow(0).build().unwrap();
         for (place, kept) in [u64::MIN, 1 << 53, i64::MAX as u64, u64::MAX]
             .into_iter()

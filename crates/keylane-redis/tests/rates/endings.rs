@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use keylane_redis::{Rate, SharedRate};
+use keylane_redis::{Quota, SharedRate};
 use testkit_servers::RedisKind;
 use tokio::time::{sleep, timeout};
 
@@ -29,7 +29,7 @@ async fn a_call_that_is_dropped_takes_nothing() {
     each_kind(async |kind| {
         for borrow in [0, 5] {
             let server = shared(kind).await;
-            let rate = builder(server, &new_name()).per_key(Rate::per(1, HOUR).burst(60));
+            let rate = builder(server, &new_name()).per_key(Quota::per(1, HOUR).burst(60));
             let rate = rate
                 .borrow(borrow)
                 .keep(Duration::from_secs(60))
@@ -86,7 +86,7 @@ async fn a_process_that_dies_loses_what_it_has_borrowed() {
     each_kind(async |kind| {
         let (server, name) = (shared(kind).await, new_name());
         let process = || {
-            let rate = builder(server, &name).per_key(Rate::per(1, HOUR).burst(60));
+            let rate = builder(server, &name).per_key(Quota::per(1, HOUR).burst(60));
             rate.borrow(7).build().unwrap()
         };
         let dies = process();
@@ -107,7 +107,7 @@ async fn a_process_that_dies_loses_what_it_has_borrowed() {
 async fn what_was_borrowed_ends() {
     each_kind(async |kind| {
         let keep = Duration::from_millis(200);
-        let rate = builder(shared(kind).await, &new_name()).per_key(Rate::per(1, HOUR).burst(20));
+        let rate = builder(shared(kind).await, &new_name()).per_key(Quota::per(1, HOUR).burst(20));
         let rate = rate.borrow(10).keep(keep).build().unwrap();
         let mut used = 0;
         // Until all of the burst is here or used.
@@ -127,7 +127,7 @@ async fn what_was_borrowed_ends() {
 #[tokio::test]
 async fn nothing_stays_of_a_rate_that_is_dropped() {
     let rate = builder(shared(RedisKind::Redis7).await, &new_name());
-    let rate = rate.total(Rate::per(1, HOUR)).borrow(0).build().unwrap();
+    let rate = rate.total(Quota::per(1, HOUR)).borrow(0).build().unwrap();
     rate.acquire("key").await.unwrap();
     let waits = timeout(Duration::from_millis(100), rate.acquire("key"));
     assert!(waits.await.is_err());
@@ -154,7 +154,7 @@ fn a_runtime_that_ends_takes_no_one_along() {
     let (servers, first, second) = (one(), one(), one());
     let rate = servers.block_on(async {
         let rate = builder(shared(RedisKind::Redis7).await, &new_name());
-        let rate = rate.total(Rate::per(1, Duration::from_secs(1)).burst(1));
+        let rate = rate.total(Quota::per(1, Duration::from_secs(1)).burst(1));
         // They do not wait for as long as that to find out.
         rate.keep(Duration::from_secs(60)).build().unwrap()
     });
@@ -182,7 +182,7 @@ fn a_runtime_that_is_idle_holds_no_one_up() {
     let (servers, idle, other) = (one(), one(), one());
     let rate = servers.block_on(async {
         let rate = builder(shared(RedisKind::Redis7).await, &new_name());
-        let rate = rate.total(Rate::per(1, Duration::from_secs(1)).burst(1));
+        let rate = rate.total(Quota::per(1, Duration::from_secs(1)).burst(1));
         rate.keep(Duration::from_millis(300)).build().unwrap()
     });
     idle.block_on(async {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane_redis::{ConfigError, Rate, Redis, SharedRate, SharedRateBuilder, WhenAway};
+use keylane_redis::{ConfigError, Quota, Redis, SharedRate, SharedRateBuilder, WhenAway};
 
 fn builder(name: &'static str) -> SharedRateBuilder {
     let redis = Redis::at("redis://:c4n4ry@localhost/").unwrap();
@@ -11,14 +11,14 @@ fn builder(name: &'static str) -> SharedRateBuilder {
 
 #[test]
 fn settings_that_make_no_sense_are_refused() {
-    let (rate, days) = (Rate::per_second(1), Duration::from_secs(24 * 3_600));
+    let (rate, days) = (Quota::per_second(1), Duration::from_secs(24 * 3_600));
     let share = |processes| WhenAway::LocalShare { processes };
     for (builder, error) in [
         (builder("").total(rate), ConfigError::Empty("name")),
         (builder("a{}").total(rate), ConfigError::Braces("name")),
         (builder("a"), ConfigError::Missing("per_key or total")),
         (
-            builder("a").total(Rate::per_second(0)),
+            builder("a").total(Quota::per_second(0)),
             ConfigError::Zero("total"),
         ),
         (
@@ -26,7 +26,7 @@ fn settings_that_make_no_sense_are_refused() {
             ConfigError::Zero("per_key"),
         ),
         (
-            builder("a").per_key(Rate::per(1, 101 * days)),
+            builder("a").per_key(Quota::per(1, 101 * days)),
             ConfigError::TooLarge("per_key"),
         ),
         (

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::item::Items;
-use super::turn::{Answer, Claimed, Found, MessageRef, Standing, Turn};
+use super::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
 use crate::error::SqlError;
 
 #[async_trait]
@@ -57,10 +57,10 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// renews them. Its number is never given again.
     async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError>;
 
-    /// The claims of the worker go on, if it is [alive](Standing::Alive) in this history of the
+    /// The claims of the worker go on, if it is [alive](WorkerState::Alive) in this history of the
     /// database, and all renewals are there that it has heard of: of fewer, the database knows an older
     /// state of itself.
-    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<Standing, SqlError>;
+    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<WorkerState, SqlError>;
 
     /// Frees the lanes of workers whose claims have run out, up to so many. Returns how many.
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError>;
@@ -79,7 +79,7 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     async fn lanes_of(&self, worker: u64) -> Result<Vec<Found>, SqlError>;
 
     /// Done-marks, dead letters and claims in one round trip.
-    async fn turn(&self, turn: &Turn) -> Result<Answer, SqlError>;
+    async fn turn(&self, turn: &RoundTrip) -> Result<Answer, SqlError>;
 
     /// Makes a message of a claimed lane a letter. True also if it is one already; false: the lane
     /// is not ours any more, and nothing was done.

@@ -23,7 +23,7 @@ pub(super) struct MessageRef {
 
 /// Whether a worker is one where it asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum WorkerState {
     #[default]
     Alive,
     /// Its claims have run out.
@@ -38,7 +38,7 @@ pub(super) const MOST_CLAIMED: usize = 1_000;
 
 /// What a source says, and what it wants.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct RoundTrip {
     pub(super) worker: u64,
     /// Messages that are done, or letters already: they are removed.
     pub(super) done: Vec<(Claimed, MessageRef)>,
@@ -62,7 +62,7 @@ pub(super) struct Turn {
     pub(super) looks: u64,
 }
 
-impl Turn {
+impl RoundTrip {
     /// The lanes about which something is said, in their order.
     pub(super) fn said(&self) -> BTreeSet<Claimed> {
         let leave = self.leave.iter().map(|leave| leave.claimed);
@@ -118,7 +118,7 @@ pub(super) struct Fetch {
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     /// Unless the worker is alive in this history of the database, nothing was done.
-    pub(super) standing: Standing,
+    pub(super) standing: WorkerState,
     /// The lanes about which something was said, and that are not ours any more.
     pub(super) lost: Vec<LaneId>,
     /// The lanes that were to be left, and are not gone.

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use super::backend::{Backend, Dead};
 use super::item;
 use super::lane::LaneId;
-use super::turn::{Answer, Claimed, Fetch, Found, Leave, MessageRef, Standing, Turn};
+use super::turn::{Answer, Claimed, Fetch, Found, Leave, MessageRef, RoundTrip, WorkerState};
 use super::{mysql, postgres};
 use crate::database::{Database, Pool};
 use crate::tables::Tables;
@@ -108,13 +108,13 @@ async fn join(backend: &Shared) -> u64 {
     backend.join("a worker", TTL).await.unwrap()
 }
 
-fn claiming(worker: u64, claim: u32, window: u32) -> Turn {
-    Turn {
+fn claiming(worker: u64, claim: u32, window: u32) -> RoundTrip {
+    RoundTrip {
         worker,
         claim,
         window,
         bytes: 1 << 20,
-        ..Turn::default()
+        ..RoundTrip::default()
     }
 }
 
@@ -144,16 +144,16 @@ fn sequences(answer: &Answer, lane: LaneId) -> Vec<u64> {
     messages.map(|found| found.message.sequence).collect()
 }
 
-fn says(worker: u64) -> Turn {
-    Turn {
+fn says(worker: u64) -> RoundTrip {
+    RoundTrip {
         worker,
         bytes: 1 << 20,
-        ..Turn::default()
+        ..RoundTrip::default()
     }
 }
 
-fn fetches(worker: u64, claimed: Claimed, after: u64, count: u32) -> Turn {
-    Turn {
+fn fetches(worker: u64, claimed: Claimed, after: u64, count: u32) -> RoundTrip {
+    RoundTrip {
         fetch: vec![Fetch {
             claimed,
             after,
@@ -230,7 +230,7 @@ async fn messages_are_fetched_after_the_last(backend: Shared) {
     assert_eq!((answer.lanes.len(), answer.messages.len()), (1, 0));
     // Together with a claim.
     accept(&backend, &[message("b", "")]).await;
-    let turn = Turn {
+    let turn = RoundTrip {
         claim: 5,
         window: 5,
         ..fetches(worker, claimed, all[17], 4)
@@ -249,7 +249,7 @@ async fn bytes_are_limited(backend: Shared) {
     let messages = Vec::from_iter((0..8).map(|n| message(&format!("k{}", n % 2), &large)));
     accept(&backend, &messages).await;
     let worker = join(&backend).await;
-    let turn = Turn {
+    let turn = RoundTrip {
         bytes: 2_500,
         sums: true,
         ..claiming(worker, 10, 10)
@@ -259,7 +259,7 @@ async fn bytes_are_limited(backend: Shared) {
     assert_eq!(answer.messages.len(), 3);
     assert_eq!(answer.left_out.len(), 5);
     for found in &answer.lanes {
-        let turn = Turn {
+        let turn = RoundTrip {
             bytes: 1,
             sums: true,
             ..fetches(worker, found.claimed, 0, 3)
@@ -275,7 +275,7 @@ async fn bytes_are_shared(backend: Shared) {
     let messages = [message("a", "small"), message("b", &"x".repeat(1_000))];
     accept(&backend, &messages).await;
     let worker = join(&backend).await;
-    let turn = Turn {
+    let turn = RoundTrip {
         bytes: 2_500,
         ..claiming(worker, 2, 2)
     };
@@ -304,13 +304,13 @@ async fn lanes_behind_a_time_are_claimed(backend: Shared) {
     };
     // It is free again, as one that was committed late.
     backend.leave(other).await.unwrap();
-    let much_later = Turn {
+    let much_later = RoundTrip {
         since: since + 1_000.0,
         ..claiming(worker, 10, 1)
     };
     let answer = backend.turn(&much_later).await.unwrap();
     assert_eq!((answer.lanes.len(), answer.free_since), (0, None));
-    let behind = |claim| Turn {
+    let behind = |claim| RoundTrip {
         since,
         ..claiming(worker, claim, 1)
     };
@@ -353,7 +353,7 @@ async fn a_lane_with_one_message_is_read(backend: Shared) {
         .map(|found| (found.claimed.lane, found.claimed));
     let claims: HashMap<LaneId, Claimed> = claims.collect();
     let (of_moved, of_gone) = (claims[&lane("moved")], claims[&lane("gone")]);
-    let turn = Turn {
+    let turn = RoundTrip {
         attempts: vec![(of_moved, name(&backend, other, of_moved, moved[0]).await, 3)],
         done: vec![(of_gone, name(&backend, other, of_gone, gone[0]).await)],
         ..says(other)
@@ -403,7 +403,7 @@ async fn done_messages_go(backend: Shared) {
         nonce: of(all[1]).nonce ^ 2,
         ..of(all[1])
     };
-    let turn = Turn {
+    let turn = RoundTrip {
         // Then one is of another lane, and one is not there.
         done: vec![
             (a, of(all[0])),
@@ -427,7 +427,7 @@ async fn attempts_are_noted(backend: Shared) {
     let claimed = claim_one(&backend, worker).await.claimed;
     let first = name(&backend, worker, claimed, all[0]).await;
     let second = name(&backend, worker, claimed, all[1]).await;
-    let turn = Turn {
+    let turn = RoundTrip {
         attempts: vec![(claimed, first, 3), (claimed, second, 1)],
         ..fetches(worker, claimed, 0, 10)
     };
@@ -450,7 +450,7 @@ async fn an_empty_lane_goes(backend: Shared) {
         .iter()
         .find(|found| found.claimed.lane == lane("a"));
     let a = *a.unwrap();
-    let turn = Turn {
+    let turn = RoundTrip {
         done: vec![(a.claimed, name(&backend, worker, a.claimed, all[0]).await)],
         leave: vec![left(&a)],
         ..says(worker)
@@ -483,7 +483,7 @@ async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
     let found = claim_one(&backend, worker).await;
     let claimed = found.claimed;
     let later = accept(&backend, &[message("a", "2")]).await;
-    let turn = Turn {
+    let turn = RoundTrip {
         done: vec![(claimed, name(&backend, worker, claimed, all[0]).await)],
         leave: vec![left(&found)],
         ..fetches(worker, claimed, all[0], 10)
@@ -492,7 +492,7 @@ async fn a_lane_stays_if_its_key_was_accepted_since(backend: Shared) {
     assert!(answer.lost.is_empty());
     assert_eq!(answer.stayed, [lane("a")]);
     assert_eq!(sequences(&answer, lane("a")), later);
-    let turn = Turn {
+    let turn = RoundTrip {
         done: vec![(claimed, name(&backend, worker, claimed, later[0]).await)],
         leave: vec![left(&answer.lanes[0])],
         ..says(worker)
@@ -511,7 +511,7 @@ async fn a_stale_token_does_nothing(backend: Shared) {
     backend.leave(worker).await.unwrap();
     let found = claim_one(&backend, other).await;
     assert!(found.claimed.token > claimed.token);
-    let says = |worker, claimed| Turn {
+    let says = |worker, claimed| RoundTrip {
         done: vec![(claimed, first)],
         attempts: vec![(claimed, second, 9)],
         // It is at the same place.
@@ -584,11 +584,11 @@ async fn lanes_of_the_dead_are_free(backend: Shared) {
     assert_eq!(backend.free_dead(10).await.unwrap(), 0);
     assert_eq!(
         backend.renew(worker, Duration::ZERO, 0).await.unwrap(),
-        Standing::Alive
+        WorkerState::Alive
     );
     assert_eq!(
         backend.renew(worker, TTL, 0).await.unwrap(),
-        Standing::RunOut
+        WorkerState::RunOut
     );
     // One part after the other.
     assert_eq!(backend.free_dead(2).await.unwrap(), 2);
@@ -597,13 +597,16 @@ async fn lanes_of_the_dead_are_free(backend: Shared) {
     assert_eq!(backend.free_dead(2).await.unwrap(), 0);
     assert_eq!(
         backend.renew(worker, TTL, 0).await.unwrap(),
-        Standing::RunOut
+        WorkerState::RunOut
     );
     let answer = claim(&backend, alive, 10).await;
     assert_eq!(answer.lanes.len(), 3);
     assert!(answer.lanes.iter().all(|found| found.crashes == 1));
     assert_eq!(backend.lanes_of(alive).await.unwrap().len(), 5);
-    assert_eq!(backend.renew(alive, TTL, 0).await.unwrap(), Standing::Alive);
+    assert_eq!(
+        backend.renew(alive, TTL, 0).await.unwrap(),
+        WorkerState::Alive
+    );
 }
 
 async fn lanes_of_those_who_leave_are_free(backend: Shared) {
@@ -614,7 +617,7 @@ async fn lanes_of_those_who_leave_are_free(backend: Shared) {
     backend.leave(worker).await.unwrap();
     assert_eq!(
         backend.renew(worker, TTL, 0).await.unwrap(),
-        Standing::RunOut
+        WorkerState::RunOut
     );
     assert_eq!(claim_one(&backend, other).await.crashes, 0);
 }
@@ -625,10 +628,10 @@ async fn claims_end_in_an_older_state(backend: Shared) {
     // One more may be there than was heard of.
     for heard in [0, 1, 1] {
         let standing = backend.renew(worker, TTL, heard).await.unwrap();
-        assert_eq!(standing, Standing::Alive);
+        assert_eq!(standing, WorkerState::Alive);
     }
     let standing = backend.renew(worker, TTL, 4).await.unwrap();
-    assert_eq!(standing, Standing::RunOut);
+    assert_eq!(standing, WorkerState::RunOut);
 }
 
 async fn letters_of_claimed_lanes(backend: Shared) {
@@ -695,7 +698,7 @@ async fn redriven_letters_are_seen(backend: Shared) {
     assert_ne!(answer.lanes[0].last, found.last);
     // When its lane is gone.
     backend.settle(&[all[1]], &[dead]).await.unwrap();
-    let turn = Turn {
+    let turn = RoundTrip {
         leave: vec![left(&answer.lanes[0])],
         ..says(worker)
     };
@@ -901,7 +904,7 @@ async fn what_was_done_meanwhile_is_not_brought() {
     let mut other = PgConnection::connect(&address).await.unwrap();
     let lock = "begin; select from \"Key_lanes\" where worker is not null for update";
     sqlx::raw_sql(lock).execute(&mut other).await.unwrap();
-    let turn = Turn {
+    let turn = RoundTrip {
         done: vec![(claimed, blocked_name)],
         ..claiming(slow, 10, 10)
     };
@@ -912,7 +915,7 @@ async fn what_was_done_meanwhile_is_not_brought() {
     until_one_waits(&mut other).await;
     let shared = claim_one(&backend, fast).await.claimed;
     let first = waiting(&backend).await[1];
-    let turn = Turn {
+    let turn = RoundTrip {
         done: vec![(shared, name(&backend, fast, shared, first).await)],
         ..says(fast)
     };
@@ -955,7 +958,7 @@ async fn a_message_that_changes_meanwhile_is_removed() {
     let mut other = PgConnection::connect(&address).await.unwrap();
     let note = "begin; update \"Key_messages\" set attempts = attempts + 1";
     sqlx::raw_sql(note).execute(&mut other).await.unwrap();
-    let turn = Turn {
+    let turn = RoundTrip {
         done: vec![(found.claimed, named)],
         leave: vec![left(&found)],
         ..says(worker)

@@ -13,7 +13,7 @@ pub struct Entry {
     /// What was published.
     pub message: RawMessage,
     /// Where it is.
-    pub standing: Standing,
+    pub standing: MessageState,
     /// Attempts that were started, if the server counts them.
     pub attempts: u32,
     /// How often it was handed over.
@@ -22,7 +22,7 @@ pub struct Entry {
 
 /// Where a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum MessageState {
     /// It waits to be handed over.
     Ready,
     /// It was handed over, and is not settled.
@@ -35,7 +35,7 @@ pub enum Standing {
     Confirmed(Fate),
 }
 
-impl Standing {
+impl MessageState {
     /// Whether it was settled.
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Settled(_) | Self::Confirmed(_))

@@ -49,7 +49,7 @@ mod faults;
 pub use faults::{Call, Faults, Loss};
 
 mod entry;
-pub use entry::{Counts, Entry, Fate, KeptLetter, Standing};
+pub use entry::{Counts, Entry, Fate, KeptLetter, MessageState};
 
 mod state;
 

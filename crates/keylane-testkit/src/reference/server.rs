@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use keylane::source::{Features, RawMessage};
 use tokio::sync::Notify;
 
-use super::entry::{Counts, Entry, KeptLetter, Standing};
+use super::entry::{Counts, Entry, KeptLetter, MessageState};
 use super::faults::Faults;
 use super::plan::Plan;
 use super::source::ReferenceSource;
@@ -105,7 +105,7 @@ impl ReferenceServer {
     }
 
     /// How many messages stand so.
-    pub fn count(&self, stands: impl Fn(Standing) -> bool) -> usize {
+    pub fn count(&self, stands: impl Fn(MessageState) -> bool) -> usize {
         let state = self.lock();
         let logs = state.partitions.iter().flat_map(|partition| &partition.log);
         logs.filter(|kept| stands(kept.standing)).count()
@@ -113,7 +113,7 @@ impl ReferenceServer {
 
     /// How many messages are not settled for ever.
     pub fn left(&self) -> usize {
-        self.count(|standing| !matches!(standing, Standing::Confirmed(_)))
+        self.count(|standing| !matches!(standing, MessageState::Confirmed(_)))
     }
 
     /// How many deliveries are held.

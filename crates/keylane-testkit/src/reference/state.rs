@@ -7,7 +7,7 @@ use bytes::Bytes;
 use keylane::source::{Delivery, Features, Generation, Outcome, RawMessage, Received};
 use tokio::time::Instant;
 
-use super::entry::{Counts, Fate, KeptLetter, Standing};
+use super::entry::{Counts, Fate, KeptLetter, MessageState};
 use super::place::Place;
 use super::plan::{Plan, take};
 
@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) features: Features,
     pub(super) partitions: Vec<Partition>,
     /// Deliveries that are held, by tag.
-    pub(super) held: BTreeMap<u64, Held>,
+    pub(super) held: BTreeMap<u64, HeldMessage>,
     /// Those of them that were asked back, and their partitions.
     pub(super) recalled: BTreeMap<u64, u32>,
     /// Open sessions.
@@ -57,13 +57,13 @@ pub(super) struct Owner {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) message: RawMessage,
-    pub(super) standing: Standing,
+    pub(super) standing: MessageState,
     pub(super) attempts: u32,
     pub(super) deliveries: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct HeldMessage {
     pub(super) partition: u32,
     pub(super) offset: u64,
     generation: Generation,
@@ -115,7 +115,7 @@ impl State {
         partition.ready.insert(offset);
         partition.log.push(Kept {
             message,
-            standing: Standing::Ready,
+            standing: MessageState::Ready,
             attempts: 0,
             deliveries: 0,
         });
@@ -215,8 +215,8 @@ impl State {
             }
             partition.owner = None;
             let log = partition.log.iter_mut().enumerate();
-            for (offset, kept) in log.filter(|(_, kept)| kept.standing == Standing::Returned) {
-                kept.standing = Standing::Ready;
+            for (offset, kept) in log.filter(|(_, kept)| kept.standing == MessageState::Returned) {
+                kept.standing = MessageState::Ready;
                 partition.ready.insert(offset as u64);
             }
         }
@@ -290,10 +290,10 @@ impl State {
             return;
         };
         match kept.standing {
-            Standing::Confirmed(_) => {}
-            _ if is_held => kept.standing = Standing::Held,
+            MessageState::Confirmed(_) => {}
+            _ if is_held => kept.standing = MessageState::Held,
             _ => {
-                kept.standing = Standing::Ready;
+                kept.standing = MessageState::Ready;
                 self.partitions[partition as usize].ready.insert(offset);
             }
         }
@@ -302,15 +302,15 @@ impl State {
     /// What was settled is settled for ever.
     fn keep(&mut self, partition: u32, offset: u64) {
         if let Some(kept) = self.kept(partition, offset)
-            && let Standing::Settled(fate) = kept.standing
+            && let MessageState::Settled(fate) = kept.standing
         {
-            kept.standing = Standing::Confirmed(fate);
+            kept.standing = MessageState::Confirmed(fate);
         }
     }
 
     /// Takes back what was held for longer than its lease.
     pub(super) fn expire(&mut self, now: Instant) {
-        let expired = |held: &Held| held.until.is_some_and(|until| until <= now);
+        let expired = |held: &HeldMessage| held.until.is_some_and(|until| until <= now);
         let held = self.held.iter().filter(|(_, held)| expired(held));
         let tags: Vec<_> = held.map(|(tag, _)| *tag).collect();
         for tag in tags {
@@ -393,7 +393,7 @@ impl State {
         let kept = self.kept(partition, offset)?;
         kept.deliveries += 1;
         if !kept.standing.is_settled() {
-            kept.standing = Standing::Held;
+            kept.standing = MessageState::Held;
         }
         let attempts = if counts { kept.attempts } else { 0 };
         let mut message = kept.message.clone();
@@ -405,7 +405,7 @@ impl State {
         };
         self.held.insert(
             tag,
-            Held {
+            HeldMessage {
                 partition,
                 offset,
                 generation: owner.generation,
@@ -443,7 +443,7 @@ impl State {
         }
         let held = match known {
             Some(held) => held,
-            None if self.plan.accepts_stale => Held {
+            None if self.plan.accepts_stale => HeldMessage {
                 partition: place.partition,
                 offset: place.offset,
                 generation: Generation::default(),
@@ -465,21 +465,21 @@ impl State {
             self.counts.repeated += 1;
             return;
         }
-        kept.standing = Standing::Settled(fate);
+        kept.standing = MessageState::Settled(fate);
         self.partitions[partition as usize].ready.remove(&offset);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.settled.push((partition, offset));
         }
     }
 
-    fn take_back(&mut self, held: Held) {
+    fn take_back(&mut self, held: HeldMessage) {
         if self.features.has_nack() {
             return self.make_ready(held.partition, held.offset);
         }
         if let Some(kept) = self.kept(held.partition, held.offset)
             && !kept.standing.is_settled()
         {
-            kept.standing = Standing::Returned;
+            kept.standing = MessageState::Returned;
         }
     }
 
@@ -565,7 +565,7 @@ impl State {
         for partition in &mut self.partitions {
             let log = partition.log.iter_mut().enumerate();
             for (offset, kept) in log.filter(|(_, kept)| chosen(&kept.message)) {
-                kept.standing = Standing::Confirmed(Fate::Discarded);
+                kept.standing = MessageState::Confirmed(Fate::Discarded);
                 partition.ready.remove(&(offset as u64));
             }
         }

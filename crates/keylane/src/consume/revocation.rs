@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_rt::clock::Instant;
 use keylane_source::Generation;
 
-use super::held::{Held, Standing};
+use super::held::{GenerationState, HeldDelivery};
 use crate::slots::Slots;
 
 /// How long an attempt may take to be dropped. A handler that blocks its thread cannot be.
@@ -61,16 +61,17 @@ impl<G> Revocation<G> {
     }
 
     /// Whether this message is one of those.
-    pub(super) fn concerns(&self, generation: Generation, standing: Standing) -> bool {
+    pub(super) fn concerns(&self, generation: Generation, standing: GenerationState) -> bool {
         match &self.generations {
             Some(generations) => generations.contains(&generation),
-            None => standing != Standing::Live,
+            None => standing != GenerationState::Live,
         }
     }
 
     /// The slots of it that are still held.
-    pub(super) fn slots<P>(&self, held: &Slots<Held<P>>) -> Vec<u32> {
-        let concerned = |(_, held): &(u32, &Held<P>)| self.concerns(held.generation, held.standing);
+    pub(super) fn slots<P>(&self, held: &Slots<HeldDelivery<P>>) -> Vec<u32> {
+        let concerned =
+            |(_, held): &(u32, &HeldDelivery<P>)| self.concerns(held.generation, held.standing);
         held.iter()
             .filter(concerned)
             .map(|(slot, _)| slot)

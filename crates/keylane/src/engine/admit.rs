@@ -22,7 +22,7 @@ use crate::handler::Context;
 use crate::types::Spec;
 
 /// What a source says of a job that is about to start.
-enum Said {
+enum StartVerdict {
     Start,
     /// It is taken back.
     GiveBack,
@@ -63,15 +63,15 @@ impl<T: Spec> Engine<T> {
             self.shed(&mut job.envelope.obligation, &mut shed);
             self.hand_back_shed(tally, shed);
             let next = match self.said(context, &mut job) {
-                Said::Start => return Some(job),
-                Said::GiveBack => self.give_back(tally, job),
-                Said::Unleased => self.wait_for_lease(tally, job),
-                Said::Wait(later) => self.start_later(tally, job, later),
-                Said::Regroup => {
+                StartVerdict::Start => return Some(job),
+                StartVerdict::GiveBack => self.give_back(tally, job),
+                StartVerdict::Unleased => self.wait_for_lease(tally, job),
+                StartVerdict::Wait(later) => self.start_later(tally, job, later),
+                StartVerdict::Regroup => {
                     let (key, hash) = (job.key.take(), job.hash);
                     self.regroup_all(tally, key, hash, job)
                 }
-                Said::GiveUp(attempts) => self.give_up(tally, job, attempts),
+                StartVerdict::GiveUp(attempts) => self.give_up(tally, job, attempts),
             };
             job = match next? {
                 queued if self.shutdown.hands_back() => {
@@ -85,21 +85,21 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    fn said(&self, context: &mut Context<T::Key>, job: &mut Job<T>) -> Said {
+    fn said(&self, context: &mut Context<T::Key>, job: &mut Job<T>) -> StartVerdict {
         let obligation = &job.envelope.obligation;
         if self.is_revoked(obligation) {
-            return Said::GiveBack;
+            return StartVerdict::GiveBack;
         }
         if self.has_revoked_member(obligation) {
-            return Said::Regroup;
+            return StartVerdict::Regroup;
         }
         // Before its attempt is counted.
         if !self.is_leased(context, job) {
-            return Said::Unleased;
+            return StartVerdict::Unleased;
         }
         let obligation = &job.envelope.obligation;
         let Work::Attempt(attempt) = job.work else {
-            return Said::Start;
+            return StartVerdict::Start;
         };
         let mut attempt = attempt;
         if attempt == 1 && obligation.charge().earlier == 0 {
@@ -108,7 +108,7 @@ impl<T: Spec> Engine<T> {
                 .map(|at| self.sources.before_start(at).0);
             if let Some(before) = before.filter(|before| *before > 0) {
                 if !self.may_start_again(job.key.is_some(), before) {
-                    return Said::GiveUp(before);
+                    return StartVerdict::GiveUp(before);
                 }
                 attempt = before.saturating_add(1);
                 job.work = Work::Attempt(attempt);
@@ -136,7 +136,7 @@ impl<T: Spec> Engine<T> {
             };
             refused.is_some()
         });
-        refused.map_or(Said::Start, Said::Wait)
+        refused.map_or(StartVerdict::Start, StartVerdict::Wait)
     }
 
     /// Whether a message is to be handed back because its source has taken it back.

@@ -100,7 +100,7 @@ pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, Source
 mod admit;
 
 mod leases;
-pub(crate) use leases::{LeaseTable, serve_leases};
+pub(crate) use leases::{LaneLeaseTable, serve_leases};
 
 mod revoke;
 

@@ -13,7 +13,7 @@ use super::clocks::Clocks;
 use super::end::Report;
 use super::end::ShutdownState;
 use super::lane::{Gate, Lanes};
-use super::leases::LeaseTable;
+use super::leases::LaneLeaseTable;
 use super::message::{Queued, StoreRequest};
 use super::probe::Probe;
 use super::reshard::Places;
@@ -67,7 +67,7 @@ pub(crate) struct Engine<T: Types> {
     /// The channel to the task that asks the version store.
     pub(super) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
     /// Which keys have their leases. `None`: lanes need none.
-    pub(super) leases: Option<LeaseTable<T::Key>>,
+    pub(super) leases: Option<LaneLeaseTable<T::Key>>,
     /// Spawns a runner. Only this closure knows the type of the handler.
     pub(super) spawn: Spawn<T>,
     /// The runtime that the dispatcher was started on.
@@ -83,7 +83,7 @@ pub(crate) struct Parts<T: Types> {
     pub(crate) places: Option<Arc<Places<T::Key>>>,
     /// The channel to the task that asks the version store.
     pub(crate) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
-    pub(crate) leases: Option<LeaseTable<T::Key>>,
+    pub(crate) leases: Option<LaneLeaseTable<T::Key>>,
     pub(crate) runtime: Handle,
     /// Spawns a runner.
     pub(crate) spawn: Spawn<T>,

@@ -10,7 +10,7 @@ use futures::task::AtomicWaker;
 use keylane_rt as rt;
 use keylane_rt::atomic::{AtomicBool, AtomicU64};
 use keylane_rt::clock;
-use keylane_source::lease::{LaneLease, LaneLeases, LeaseError};
+use keylane_source::lease::{LaneLease, LaneLeaseError, LaneLeases};
 use tokio::time::Instant;
 
 use super::Witness;
@@ -38,10 +38,10 @@ struct Held(Arc<Flag>);
 
 #[crate::async_trait]
 impl LaneLeases<Key> for Fickle {
-    async fn acquire(&self, key: &Key) -> Result<Box<dyn LaneLease>, LeaseError> {
+    async fn acquire(&self, key: &Key) -> Result<Box<dyn LaneLease>, LaneLeaseError> {
         pause().await;
         if rt::one_in(4) {
-            return Err(LeaseError::Failed("not this time".into()));
+            return Err(LaneLeaseError::Failed("not this time".into()));
         }
         let flag = Arc::new(Flag::default());
         let before = self.lock().insert(*key, Arc::clone(&flag));

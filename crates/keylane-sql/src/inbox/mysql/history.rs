@@ -8,7 +8,7 @@ use super::script::Script;
 use super::{BEGIN, MySql};
 use crate::error::SqlError;
 use crate::inbox::again::again;
-use crate::inbox::turn::Standing;
+use crate::inbox::turn::WorkerState;
 use crate::lent::Lent;
 
 /// How the servers call the history that they have: an expression.
@@ -135,9 +135,9 @@ impl MySql {
     }
 
     /// Of a worker that cannot renew.
-    pub(super) async fn standing(&self, worker: u64) -> Result<Standing, SqlError> {
+    pub(super) async fn standing(&self, worker: u64) -> Result<WorkerState, SqlError> {
         let rows = self.rows([self.elsewhere(worker)]).await?;
-        Ok(rows.first().map_or(Standing::RunOut, standing_of))
+        Ok(rows.first().map_or(WorkerState::RunOut, standing_of))
     }
 
     /// Finds whether a worker has joined in another history.
@@ -151,8 +151,8 @@ impl MySql {
     }
 }
 
-pub(super) fn standing_of(row: &sqlx::mysql::MySqlRow) -> Standing {
-    Standing::Elsewhere {
+pub(super) fn standing_of(row: &sqlx::mysql::MySqlRow) -> WorkerState {
+    WorkerState::Elsewhere {
         joined: row.get("history"),
         now: row.get("here"),
     }

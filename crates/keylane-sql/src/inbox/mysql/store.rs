@@ -18,7 +18,7 @@ use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
 use crate::inbox::nonce;
-use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, Standing, Turn};
+use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
 use crate::lent::Lent;
 use crate::literals::{hex, joined, table};
 use crate::times::{self, micros};
@@ -257,7 +257,7 @@ impl Backend for MySql {
         Ok(worker)
     }
 
-    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<Standing, SqlError> {
+    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<WorkerState, SqlError> {
         let update = format!(
             "update {{workers}} set runs_out = utc_timestamp(6) + interval {} microsecond,
                 renewals = renewals + 1
@@ -268,7 +268,7 @@ impl Backend for MySql {
         );
         match self.changed([BEGIN, &update, CHANGED, "commit"]).await? {
             0 => self.standing(worker).await,
-            _ => Ok(Standing::Alive),
+            _ => Ok(WorkerState::Alive),
         }
     }
 
@@ -314,7 +314,7 @@ impl Backend for MySql {
         Ok(rows.iter().map(super::turn::found_of).collect())
     }
 
-    async fn turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
+    async fn turn(&self, turn: &RoundTrip) -> Result<Answer, SqlError> {
         self.take_turn(turn).await
     }
 

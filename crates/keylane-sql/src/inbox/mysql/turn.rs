@@ -25,7 +25,9 @@ use super::script::Script;
 use super::{BEGIN, MESSAGE, MySql, message_of};
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Brought, Claimed, Fetch, Found, Leave, MessageRef, Place, Turn};
+use crate::inbox::turn::{
+    Answer, Brought, Claimed, Fetch, Found, Leave, MessageRef, Place, RoundTrip,
+};
 use crate::lent::Lent;
 use crate::literals::{hex, table};
 
@@ -43,7 +45,7 @@ const IS_HERE: &str = "@keylane_here";
 const NOW: &str = "cast(@keylane_now as datetime(6))";
 
 impl MySql {
-    pub(super) async fn take_turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
+    pub(super) async fn take_turn(&self, turn: &RoundTrip) -> Result<Answer, SqlError> {
         let mut connection = Lent::from(&self.pool).await?;
         let rows = async {
             let mut script = Script::new(connection.get(), &self.tables);
@@ -97,7 +99,7 @@ impl MySql {
 }
 
 /// What the first transaction does.
-fn changes(turn: &Turn) -> Vec<String> {
+fn changes(turn: &RoundTrip) -> Vec<String> {
     let worker = turn.worker;
     let mut statements = Vec::new();
     let done = turn
@@ -204,7 +206,7 @@ fn claim(worker: u64, most: u32) -> [String; 5] {
 }
 
 /// What the second transaction reads.
-fn reads(turn: &Turn) -> Vec<String> {
+fn reads(turn: &RoundTrip) -> Vec<String> {
     let worker = turn.worker;
     let mut lanes = Vec::new();
     if let Some(fetch) = constants(turn.fetch.iter().map(|fetch| {

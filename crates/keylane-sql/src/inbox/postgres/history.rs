@@ -5,7 +5,7 @@ use sqlx::Row;
 use super::Postgres;
 use crate::error::SqlError;
 use crate::inbox::again::again;
-use crate::inbox::turn::Standing;
+use crate::inbox::turn::WorkerState;
 use crate::lent::Lent;
 
 /// What this history is called: the cluster, and its timeline, which is another one after each
@@ -96,12 +96,12 @@ impl Postgres {
     }
 
     /// Of a worker that cannot renew.
-    pub(super) async fn standing(&self, worker: u64) -> Result<Standing, SqlError> {
+    pub(super) async fn standing(&self, worker: u64) -> Result<WorkerState, SqlError> {
         let query = sqlx::query(self.text(ELSEWHERE)).bind(super::to_column(worker));
         let rows = self.rows(query).await?;
         Ok(match rows.first() {
-            None => Standing::RunOut,
-            Some(row) => Standing::Elsewhere {
+            None => WorkerState::RunOut,
+            Some(row) => WorkerState::Elsewhere {
                 joined: row.get("history"),
                 now: row.get("here"),
             },

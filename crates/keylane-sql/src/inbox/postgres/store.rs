@@ -19,7 +19,7 @@ use crate::inbox::backend::{Backend, Dead};
 use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
 use crate::inbox::nonce;
-use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, Standing, Turn};
+use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
 use crate::lent::Lent;
 use crate::times::{self, micros};
 
@@ -370,14 +370,14 @@ impl Backend for Postgres {
         Ok(worker)
     }
 
-    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<Standing, SqlError> {
+    async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<WorkerState, SqlError> {
         let query = sqlx::query(self.text(RENEW))
             .bind(to_column(worker))
             .bind(micros(ttl))
             .bind(to_column(heard));
         match self.execute(query).await? {
             0 => self.standing(worker).await,
-            _ => Ok(Standing::Alive),
+            _ => Ok(WorkerState::Alive),
         }
     }
 
@@ -409,7 +409,7 @@ impl Backend for Postgres {
         Ok(found.collect())
     }
 
-    async fn turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
+    async fn turn(&self, turn: &RoundTrip) -> Result<Answer, SqlError> {
         self.take_turn(turn).await
     }
 

@@ -17,7 +17,9 @@ use super::{
 };
 use crate::error::SqlError;
 use crate::inbox::lane::LaneId;
-use crate::inbox::turn::{Answer, Brought, Claimed, Found, MessageRef, Place, Standing, Turn};
+use crate::inbox::turn::{
+    Answer, Brought, Claimed, Found, MessageRef, Place, RoundTrip, WorkerState,
+};
 use crate::lent::Lent;
 
 /// Joins of what was sent are lateral, and its memberships hashed (`is true` keeps them from becoming
@@ -167,7 +169,7 @@ const BYTES_BEFORE: &str =
     "sum(octet_length(payload)) over (rows unbounded preceding) - octet_length(payload)";
 
 impl Postgres {
-    pub(super) async fn take_turn(&self, turn: &Turn) -> Result<Answer, SqlError> {
+    pub(super) async fn take_turn(&self, turn: &RoundTrip) -> Result<Answer, SqlError> {
         let leave = &turn.leave;
         let (left, left_tokens) = claims(leave.iter().map(|leave| &leave.claimed));
         let lasts: Vec<i64> = leave.iter().map(|leave| to_column(leave.last)).collect();
@@ -285,7 +287,7 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
             }
             ELSEWHERE => {
                 let joined = row.get::<&[u8], _>(ID);
-                answer.standing = Standing::Elsewhere {
+                answer.standing = WorkerState::Elsewhere {
                     joined: String::from_utf8_lossy(joined).into_owned(),
                     now: row.get(VERSION),
                 };

@@ -12,7 +12,8 @@ use keylane_inbox::StoredMessage;
 
 use super::super::lane::LaneId;
 use super::super::turn::{
-    Answer, Brought, Claimed, Fetch, Found, Leave, MOST_CLAIMED, MessageRef, Place, Standing, Turn,
+    Answer, Brought, Claimed, Fetch, Found, Leave, MOST_CLAIMED, MessageRef, Place, RoundTrip,
+    WorkerState,
 };
 
 /// Most lanes to fetch from or to leave in one round trip.
@@ -64,7 +65,7 @@ pub(super) struct Lanes {
     claims: bool,
     /// In how many turns more to sum up the bytes, whichever lanes they ask for.
     summed: usize,
-    /// Most lanes that were free before are claimed; see [`Turn::since`].
+    /// Most lanes that were free before are claimed; see [`RoundTrip::since`].
     since: f64,
     /// Claims since one has looked at all free lanes.
     claiming: usize,
@@ -281,11 +282,11 @@ impl Lanes {
     }
 
     /// What to say and to ask now, with room for so many messages. It may be empty.
-    pub(super) fn turn(&mut self, worker: u64, room: usize) -> Turn {
-        let mut turn = Turn {
+    pub(super) fn turn(&mut self, worker: u64, room: usize) -> RoundTrip {
+        let mut turn = RoundTrip {
             worker,
             looks: self.looks,
-            ..Turn::default()
+            ..RoundTrip::default()
         };
         // All of it: a lane that is left takes its done-marks along.
         turn.done = std::mem::take(&mut self.done);
@@ -377,7 +378,7 @@ impl Lanes {
     }
 
     /// A turn is under way.
-    fn begin(&mut self, turn: &Turn) {
+    fn begin(&mut self, turn: &RoundTrip) {
         let asked = turn.asked();
         self.asked.messages += asked;
         self.asked.lanes += turn.claim as usize;
@@ -392,7 +393,7 @@ impl Lanes {
     }
 
     /// A turn is not under way any more. `is_heard`: what it has said is known.
-    fn end(&mut self, turn: &Turn, is_heard: bool) {
+    fn end(&mut self, turn: &RoundTrip, is_heard: bool) {
         let asked = turn.asked();
         self.asked.messages -= asked;
         self.asked.lanes -= turn.claim as usize;
@@ -412,7 +413,7 @@ impl Lanes {
     }
 
     /// Asks for none of the messages of the lanes that are waited for.
-    fn check_all(&mut self, turn: &mut Turn) {
+    fn check_all(&mut self, turn: &mut RoundTrip) {
         // Those as well for whose messages there was no room.
         let busy: HashSet<LaneId> = self.busy.iter().copied().collect();
         let waited_for = (self.lanes.iter_mut())
@@ -434,7 +435,7 @@ impl Lanes {
 
     /// A turn was not answered: what was said is said again. What was asked may have been granted,
     /// see [`adopt`](Self::adopt).
-    pub(super) fn take_back(&mut self, turn: Turn) {
+    pub(super) fn take_back(&mut self, turn: RoundTrip) {
         self.end(&turn, false);
         let leave = turn.leave.iter().map(|leave| leave.claimed);
         for claimed in leave.chain(turn.fetch.iter().map(|fetch| fetch.claimed)) {
@@ -493,9 +494,9 @@ impl Lanes {
     }
 
     /// What the database has answered to a turn.
-    pub(super) fn apply(&mut self, turn: &Turn, answer: Answer) -> Applied {
+    pub(super) fn apply(&mut self, turn: &RoundTrip, answer: Answer) -> Applied {
         let mut applied = Applied {
-            is_lost: !answer.lost.is_empty() || answer.standing != Standing::Alive,
+            is_lost: !answer.lost.is_empty() || answer.standing != WorkerState::Alive,
             ..Applied::default()
         };
         let stayed: HashSet<LaneId> = answer.stayed.into_iter().collect();

@@ -13,7 +13,7 @@ use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::turn::{Claimed, MessageRef};
 use super::failures::{Failures, Part};
-use super::reader::{Call, PAUSES, Position, Said};
+use super::reader::{Call, CallResult, PAUSES, Position};
 use crate::error::SqlError;
 
 pub(super) struct Letters {
@@ -73,7 +73,7 @@ impl Letters {
                     break kept;
                 }
             };
-            Said::Letter(position, dead.attempts, kept)
+            CallResult::Letter(position, dead.attempts, kept)
         }));
     }
 

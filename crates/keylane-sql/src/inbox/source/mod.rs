@@ -1,9 +1,9 @@
 //! The inbox as a source: it claims keys, and reads the messages of those that it has.
 //!
-//! One round trip at a time: done-marks go out with the wish for more, see [`Turn`]. What is
+//! One round trip at a time: done-marks go out with the wish for more, see [`RoundTrip`]. What is
 //! claimed, and what to say and to ask next, is decided by [`Lanes`], which knows no database.
 //!
-//! [`Turn`]: super::turn::Turn
+//! [`RoundTrip`]: super::turn::RoundTrip
 //! [`Lanes`]: lanes::Lanes
 
 mod failures;

@@ -23,7 +23,7 @@ use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::claim::Claim;
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Found, MessageRef, Standing, Turn};
+use super::super::turn::{Answer, Found, MessageRef, RoundTrip, WorkerState};
 use super::super::uncommitted;
 use super::failures::{Failures, Part};
 use super::guard::Starts;
@@ -120,7 +120,7 @@ pub struct SqlSource {
     poll_at: Instant,
 }
 
-pub(super) type Call = JoinHandle<Said>;
+pub(super) type Call = JoinHandle<CallResult>;
 
 /// A worker whose claims were found changed. It leaves before the source joins anew.
 struct Leaving {
@@ -131,8 +131,8 @@ struct Leaving {
 }
 
 /// What a call to the database has come to.
-pub(super) enum Said {
-    Turn(Box<Turn>, Result<Answer, SqlError>),
+pub(super) enum CallResult {
+    RoundTrip(Box<RoundTrip>, Result<Answer, SqlError>),
     /// `None`: the claims have ended.
     Lanes(Result<Option<Vec<Found>>, SqlError>),
     /// Whether a message is a letter now. False: the claims have ended. With how many attempts it had.
@@ -587,9 +587,9 @@ impl SqlSource {
                     // Alive now, it was then: what is missing was left by us, and not freed.
                     let standing = session::renew_once(&inbox, (worker, ttl), &renewals).await?;
                     session::tell(&standing);
-                    Ok((standing == Standing::Alive).then_some(found))
+                    Ok((standing == WorkerState::Alive).then_some(found))
                 });
-                Said::Lanes(found.await)
+                CallResult::Lanes(found.await)
             }));
             return;
         }
@@ -605,13 +605,13 @@ impl SqlSource {
         }
         self.calls.push(tokio::spawn(async move {
             let answer = inbox.limited(inbox.shared.backend.turn(&turn)).await;
-            Said::Turn(Box::new(turn), answer)
+            CallResult::RoundTrip(Box::new(turn), answer)
         }));
     }
 
-    fn follow(&mut self, said: Option<Said>) -> Result<(), SourceError> {
+    fn follow(&mut self, said: Option<CallResult>) -> Result<(), SourceError> {
         match said {
-            Some(Said::Turn(turn, Ok(answer))) => {
+            Some(CallResult::RoundTrip(turn, Ok(answer))) => {
                 self.failed = 0;
                 self.failures.is_well(Part::Messages);
                 for (_, message, attempt) in &turn.attempts {
@@ -646,34 +646,34 @@ impl SqlSource {
                 }
                 Ok(())
             }
-            Some(Said::Turn(turn, Err(error))) => {
+            Some(CallResult::RoundTrip(turn, Err(error))) => {
                 self.lanes.take_back(*turn);
                 // It may have been done.
                 self.is_uncertain = true;
                 self.fail(error);
                 Ok(())
             }
-            Some(Said::Lanes(Ok(found))) => {
+            Some(CallResult::Lanes(Ok(found))) => {
                 self.is_uncertain = false;
                 if !found.is_some_and(|found| self.lanes.adopt(&found)) {
                     self.lose();
                 }
                 Ok(())
             }
-            Some(Said::Lanes(Err(error))) => {
+            Some(CallResult::Lanes(Err(error))) => {
                 self.fail(error);
                 Ok(())
             }
-            Some(Said::Letter(position, _, Ok(true))) => {
+            Some(CallResult::Letter(position, _, Ok(true))) => {
                 self.letters.settled(position.name());
                 self.lanes.settle(position.lane, position.name(), true);
                 Ok(())
             }
-            Some(Said::Letter(.., Ok(false))) => {
+            Some(CallResult::Letter(.., Ok(false))) => {
                 self.lose();
                 Ok(())
             }
-            Some(Said::Letter(position, attempts, Err(error))) => {
+            Some(CallResult::Letter(position, attempts, Err(error))) => {
                 // It may be a letter after all, and then nothing more is heard of it.
                 if error.kind() == ErrorKind::Unreachable {
                     self.letters.settled(position.name());
@@ -799,7 +799,7 @@ fn leave(
 }
 
 /// Waits for one of the calls that are under way. `None`: the runtime ends.
-async fn said(calls: &mut FuturesUnordered<Call>, letters: &mut Letters) -> Option<Said> {
+async fn said(calls: &mut FuturesUnordered<Call>, letters: &mut Letters) -> Option<CallResult> {
     tokio::select! {
         Some(said) = calls.next() => said.ok(),
         Some(said) = letters.next() => said.ok(),

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::super::SqlInbox;
-use super::super::turn::Standing;
+use super::super::turn::WorkerState;
 use super::failures::{Failures, Part};
 use crate::error::SqlError;
 
@@ -115,7 +115,7 @@ async fn renew<F>(
     lost: watch::Sender<bool>,
     failures: Arc<Failures>,
 ) where
-    F: Future<Output = Result<Standing, SqlError>>,
+    F: Future<Output = Result<WorkerState, SqlError>>,
 {
     let mut ends_at = asked_at + ttl;
     loop {
@@ -125,7 +125,7 @@ async fn renew<F>(
             let asked_at = Instant::now();
             let gives_up_at = ends_at - ttl / 10;
             match tokio::time::timeout_at(gives_up_at, renewed()).await {
-                Ok(Ok(Standing::Alive)) if asked_at < ends_at => {
+                Ok(Ok(WorkerState::Alive)) if asked_at < ends_at => {
                     ends_at = asked_at + ttl;
                     failures.is_well(Part::Claims);
                     break;
@@ -159,18 +159,18 @@ pub(super) async fn renew_once(
     inbox: &SqlInbox,
     (worker, ttl): (u64, Duration),
     renewals: &AtomicU64,
-) -> Result<Standing, SqlError> {
+) -> Result<WorkerState, SqlError> {
     let heard = renewals.load(Ordering::SeqCst);
     let standing = inbox.shared.backend.renew(worker, ttl, heard).await?;
-    if standing == Standing::Alive {
+    if standing == WorkerState::Alive {
         renewals.fetch_add(1, Ordering::SeqCst);
     }
     Ok(standing)
 }
 
 /// Says that the database goes on from another state than the one in which the worker has joined.
-pub(super) fn tell(standing: &Standing) {
-    if let Standing::Elsewhere { joined, now } = standing {
+pub(super) fn tell(standing: &WorkerState) {
+    if let WorkerState::Elsewhere { joined, now } = standing {
         tracing::warn!(
             target: "keylane",
             joined,

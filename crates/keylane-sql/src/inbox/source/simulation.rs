@@ -7,7 +7,7 @@ use keylane_inbox::{NewMessage, StoredMessage};
 use proptest::prelude::*;
 
 use super::super::lane::LaneId;
-use super::super::turn::{Answer, Brought, Claimed, Found, Leave, MessageRef, Place, Turn};
+use super::super::turn::{Answer, Brought, Claimed, Found, Leave, MessageRef, Place, RoundTrip};
 use super::lanes::{Applied, Lanes, Limits};
 
 const WORKER: u64 = 7;
@@ -114,7 +114,7 @@ impl Database {
         self.free(lane);
     }
 
-    fn turn(&mut self, turn: &Turn) -> Answer {
+    fn turn(&mut self, turn: &RoundTrip) -> Answer {
         let mut answer = Answer::default();
         let is_ours = |lanes: &BTreeMap<LaneId, u64>, claimed: &Claimed| {
             lanes.get(&claimed.lane) == Some(&claimed.token)
@@ -231,7 +231,7 @@ struct World {
     /// How often messages were started, as we have said.
     attempts: HashMap<u64, u32>,
     /// Turns, and what the database has done about them.
-    calls: VecDeque<(Turn, Option<Answer>)>,
+    calls: VecDeque<(RoundTrip, Option<Answer>)>,
     is_uncertain: bool,
 }
 
@@ -298,7 +298,7 @@ impl World {
         self.answer(true, false);
     }
 
-    fn call(&mut self, first: bool) -> Option<&mut (Turn, Option<Answer>)> {
+    fn call(&mut self, first: bool) -> Option<&mut (RoundTrip, Option<Answer>)> {
         match first {
             true => self.calls.front_mut(),
             false => self.calls.back_mut(),

@@ -14,7 +14,7 @@ use keylane_rt::unwind::dropped;
 use keylane_source::{Source, SourceError};
 
 use super::super::control::Command;
-use super::super::held::Standing;
+use super::super::held::GenerationState;
 use super::super::revocation::SWEEP;
 use super::call::{Trouble, alarm_after, later};
 use super::revoking::end_what_is_not_held;
@@ -147,7 +147,7 @@ where
             stats.restarts += 1;
         });
         for (_, held) in self.held.iter_mut() {
-            held.standing = Standing::Over;
+            held.standing = GenerationState::Over;
         }
         for revocation in &mut self.revocations {
             revocation.is_told = false;

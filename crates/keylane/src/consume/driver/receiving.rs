@@ -8,7 +8,7 @@ use keylane_rt::clock;
 use keylane_rt::unwind::{caught, dropped};
 use keylane_source::{Deliveries, Delivery, Outcome, Settlement, Source};
 
-use super::super::held::{Held, Standing};
+use super::super::held::{GenerationState, HeldDelivery};
 use super::super::settings::Guarantee;
 use super::call::{Trouble, call, later};
 use super::state::{Driver, Phase};
@@ -85,7 +85,7 @@ where
 
     fn hold(&mut self, delivery: &Delivery<M, S::Position>) -> Option<u32> {
         let position = &delivery.position;
-        let held = Held::new(position.clone(), delivery.generation, delivery.bytes);
+        let held = HeldDelivery::new(position.clone(), delivery.generation, delivery.bytes);
         let slot = self.held.insert(held)?;
         self.held_bytes += delivery.bytes as usize;
         if let Some(guard) = &self.guard {
@@ -142,7 +142,7 @@ where
             let held = &self.held;
             let live = slots.into_iter().filter_map(|slot| {
                 let held = held.get(slot)?;
-                let is_live = held.standing != Standing::Over;
+                let is_live = held.standing != GenerationState::Over;
                 is_live.then(|| (slot, held.position.clone()))
             });
             let (slots, positions): (Vec<_>, Vec<_>) = live.unzip();

@@ -8,7 +8,7 @@ use keylane_rt::clock::{self, Instant};
 use keylane_source::{Generation, Source};
 
 use super::super::guard::PositionGuard;
-use super::super::held::{Held, Standing};
+use super::super::held::{GenerationState, HeldDelivery};
 use super::super::revocation::{Due, Revocation};
 use super::call::call;
 use super::state::{Driver, Phase};
@@ -29,11 +29,12 @@ where
         // What has just been handed over is theirs as well.
         self.take_in().await;
         let standing = match is_told {
-            true => Standing::Revoked,
-            false => Standing::Over,
+            true => GenerationState::Revoked,
+            false => GenerationState::Over,
         };
         for (_, held) in self.held.iter_mut() {
-            let is_later = held.standing == Standing::Live || standing == Standing::Over;
+            let is_later =
+                held.standing == GenerationState::Live || standing == GenerationState::Over;
             if generations.contains(&held.generation) && is_later {
                 held.standing = standing;
             }
@@ -100,7 +101,7 @@ where
         let is_revoked = |slot: Option<u32>| match slot {
             Some(slot) => held
                 .get(slot)
-                .is_some_and(|held| held.standing != Standing::Live),
+                .is_some_and(|held| held.standing != GenerationState::Live),
             // It was settled before it could run, and is dropped.
             None => ends,
         };
@@ -117,8 +118,8 @@ where
     /// The source wants these back, if they have not started.
     pub(super) async fn recall(&mut self, positions: &[S::Position]) {
         self.take_in().await;
-        let recalled = |held: &Held<S::Position>| {
-            held.standing == Standing::Live && positions.contains(&held.position)
+        let recalled = |held: &HeldDelivery<S::Position>| {
+            held.standing == GenerationState::Live && positions.contains(&held.position)
         };
         let slots: Vec<u32> = self
             .held
@@ -191,7 +192,7 @@ where
                     let messages = slots.len();
                     for slot in slots {
                         if let Some(held) = self.held.get_mut(slot) {
-                            held.standing = Standing::Over;
+                            held.standing = GenerationState::Over;
                         }
                     }
                     self.notify(SourceEvent::Overdue { messages });
@@ -226,7 +227,7 @@ where
 
 /// Ends the attempts of generations that end or are over, if others may have their messages by now.
 pub(super) fn end_what_is_not_held<P: Clone>(
-    held: &mut Slots<Held<P>>,
+    held: &mut Slots<HeldDelivery<P>>,
     guard: Option<&PositionGuard<P>>,
     sources: &Sources,
     source: u32,
@@ -236,7 +237,7 @@ pub(super) fn end_what_is_not_held<P: Clone>(
     };
     let ends = held
         .iter_mut()
-        .filter(|(_, held)| held.standing != Standing::Live && !guard.holds(&held.position));
+        .filter(|(_, held)| held.standing != GenerationState::Live && !guard.holds(&held.position));
     let slots = ends.map(|(slot, held)| {
         held.marked = true;
         slot

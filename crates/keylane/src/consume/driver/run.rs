@@ -13,7 +13,7 @@ use keylane_rt::{self as rt, Arc};
 use keylane_source::{Received, Source, SourceError};
 
 use super::super::control::Command;
-use super::super::held::Standing;
+use super::super::held::GenerationState;
 use super::call::{FAR, Trouble, later, panicked};
 use super::state::{Driver, Phase};
 use crate::engine::Revoked;
@@ -26,7 +26,7 @@ const SHARE: usize = 16;
 const BATCH_WITHIN: Duration = Duration::from_millis(1);
 
 /// What woke the driver.
-enum Turn<P> {
+enum Wakeup<P> {
     Command(Command),
     /// Every `Intake` is gone, or the dispatcher has ended.
     Ended,
@@ -64,12 +64,12 @@ where
             let turn = self.next_turn().await;
             self.busy_since = clock::now();
             match turn {
-                Turn::Command(command) => self.obey(command),
-                Turn::Ended => break,
-                Turn::News => self.settle_news().await,
-                Turn::Room => {}
-                Turn::Time => self.follow_time().await,
-                Turn::Received(received) => self.follow(received).await,
+                Wakeup::Command(command) => self.obey(command),
+                Wakeup::Ended => break,
+                Wakeup::News => self.settle_news().await,
+                Wakeup::Room => {}
+                Wakeup::Time => self.follow_time().await,
+                Wakeup::Received(received) => self.follow(received).await,
             }
             rt::consume_budget().await;
         }
@@ -100,7 +100,7 @@ where
     }
 
     /// Waits for the next thing to do.
-    async fn next_turn(&mut self) -> Turn<S::Position> {
+    async fn next_turn(&mut self) -> Wakeup<S::Position> {
         let now = clock::now();
         // The source cannot say anything while another call of it runs.
         let busy = now.saturating_duration_since(self.busy_since);
@@ -143,7 +143,7 @@ where
         let mut ended = pin!(engine.shutdown.ended());
         poll_fn(|cx| {
             if let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
-                return Poll::Ready(Turn::Command(command));
+                return Poll::Ready(Wakeup::Command(command));
             }
             let mut poll_source = |cx: &mut Context<'_>| {
                 if !receives {
@@ -151,9 +151,9 @@ where
                 }
                 match caught(|| receive.as_mut().poll(cx)) {
                     Ok(Poll::Pending) => Poll::Pending,
-                    Ok(Poll::Ready(received)) => Poll::Ready(Turn::Received(received)),
+                    Ok(Poll::Ready(received)) => Poll::Ready(Wakeup::Received(received)),
                     Err(text) => {
-                        Poll::Ready(Turn::Received(Err(SourceError::failed(panicked(text)))))
+                        Poll::Ready(Wakeup::Received(Err(SourceError::failed(panicked(text)))))
                     }
                 }
             };
@@ -164,18 +164,18 @@ where
                 let news = engine
                     .sources
                     .poll_news(source, least, settled, letters, cx);
-                news.map(|()| Turn::News)
+                news.map(|()| Wakeup::News)
             };
             if let Poll::Ready(turn) = poll_news(least, cx) {
                 return Poll::Ready(turn);
             }
             match caught(|| inlet.poll_room(cx)) {
                 Ok(Poll::Pending) if !is_behind => {}
-                Ok(_) => return Poll::Ready(Turn::Room),
+                Ok(_) => return Poll::Ready(Wakeup::Room),
                 // As in `place`.
                 Err(text) => {
                     let error = SourceError::failed(panicked(text));
-                    return Poll::Ready(Turn::Received(Err(error)));
+                    return Poll::Ready(Wakeup::Received(Err(error)));
                 }
             }
             if !source_first && let Poll::Ready(turn) = poll_source(cx) {
@@ -185,14 +185,14 @@ where
                 .as_mut()
                 .is_some_and(|alarm| alarm.poll(cx).is_ready())
             {
-                return Poll::Ready(Turn::Time);
+                return Poll::Ready(Wakeup::Time);
             }
             if ended.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
             // What settled before the end is read.
             match poll_news(1, cx) {
-                Poll::Pending => Poll::Ready(Turn::Ended),
+                Poll::Pending => Poll::Ready(Wakeup::Ended),
                 news => news,
             }
         })
@@ -289,8 +289,8 @@ where
                 is_open,
             };
             for (_, held) in self.held.iter_mut() {
-                if held.standing == Standing::Live {
-                    held.standing = Standing::Revoked;
+                if held.standing == GenerationState::Live {
+                    held.standing = GenerationState::Revoked;
                 }
             }
             self.begin_revocation(None, false, Revoked::Unstarted);

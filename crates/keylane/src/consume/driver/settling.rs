@@ -7,7 +7,7 @@ use keylane_rt::clock::{self, Instant};
 use keylane_rt::unwind::caught;
 use keylane_source::{Outcome, Settlement, Source, SourceError, SourceLetter};
 
-use super::super::held::Standing;
+use super::super::held::GenerationState;
 use super::super::report::IntakeStats;
 use super::call::{Trouble, call, later, panicked};
 use super::state::{Driver, Phase};
@@ -73,8 +73,12 @@ where
                 }
             }
             unplaced = unplaced.and(caught(|| self.inlet.settled(slot)));
-            let is_over = held.standing == Standing::Over || !is_open;
-            counts.count(outcome, is_over, ends || held.standing != Standing::Live);
+            let is_over = held.standing == GenerationState::Over || !is_open;
+            counts.count(
+                outcome,
+                is_over,
+                ends || held.standing != GenerationState::Live,
+            );
             if !is_over {
                 told.push(Settlement::new(held.position, outcome));
             }
@@ -114,7 +118,7 @@ where
         let live = self
             .held
             .get(slot)
-            .filter(|held| held.standing != Standing::Over && self.is_open());
+            .filter(|held| held.standing != GenerationState::Over && self.is_open());
         let kept = match live {
             None => Err("the generation of the message is over".to_owned()),
             // It was kept, and those of messages that it stands for were not.
@@ -150,7 +154,7 @@ where
             self.extend_at = later(now, lease / 3);
             // Also what is revoked, as long as it is here.
             let ours = self.held.iter();
-            let ours = ours.filter(|(_, held)| held.standing != Standing::Over);
+            let ours = ours.filter(|(_, held)| held.standing != GenerationState::Over);
             let ours: Vec<_> = ours.map(|(_, held)| held.position.clone()).collect();
             if !ours.is_empty() {
                 call(limit, self.source.extend(&ours)).await?;

@@ -10,7 +10,7 @@ use keylane_source::{Deliveries, Features, Outcome, Settlement, Source};
 
 use super::super::control::{Command, Control};
 use super::super::guard::PositionGuard;
-use super::super::held::Held;
+use super::super::held::HeldDelivery;
 use super::super::inlet::Inlet;
 use super::super::parts::Parts;
 use super::super::report::{IntakeState, IntakeStats};
@@ -37,7 +37,7 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     pub(super) most_held: usize,
     pub(super) inlet: Inlet<K, M, O, E>,
     /// By the slot that the engine knows.
-    pub(super) held: Slots<Held<S::Position>>,
+    pub(super) held: Slots<HeldDelivery<S::Position>>,
     /// The bytes of those.
     pub(super) held_bytes: usize,
     pub(super) registration: Registration,

@@ -14,7 +14,7 @@ use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
-    Batches, Engine, Invoke, LeaseTable, Parts, Places, Resharding, Router, RunnerSlot, Share,
+    Batches, Engine, Invoke, LaneLeaseTable, Parts, Places, Resharding, Router, RunnerSlot, Share,
     Single, Spawn, Tally, run, serve_leases, serve_store,
 };
 use crate::error::BuildError;
@@ -124,7 +124,7 @@ where
             .map(|leases| {
                 let (requests, asked_for) = mpsc::unbounded_channel();
                 (
-                    LeaseTable::new(Arc::clone(&leases), requests, Ticker::new(&runtime)),
+                    LaneLeaseTable::new(Arc::clone(&leases), requests, Ticker::new(&runtime)),
                     (leases, asked_for),
                 )
             })

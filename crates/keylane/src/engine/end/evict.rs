@@ -4,7 +4,7 @@ use keylane_lanes::{Effects, Evicted, Keep, Opening, Out};
 use keylane_rt::unwind::{caught, cloned};
 
 use super::super::Engine;
-use super::super::LeaseTable;
+use super::super::LaneLeaseTable;
 use super::super::lane::{Gate, Lane, open};
 use super::super::message::{Held, Job, Parked, Queued, Work};
 use super::super::outcome::Tally;
@@ -141,7 +141,7 @@ impl<T: Spec> Engine<T> {
 
     /// Whether a lane cannot go on by itself any more.
     fn is_endless(&self, lane: &Lane<T>) -> bool {
-        let is_closed = self.leases.as_ref().is_some_and(LeaseTable::is_closed);
+        let is_closed = self.leases.as_ref().is_some_and(LaneLeaseTable::is_closed);
         lane.is_endless() || (is_closed && lane.is_unleased())
     }
 

@@ -4,7 +4,7 @@ use keylane_lanes::{Change, Effects, Offered, Stall};
 use keylane_rt::Arc;
 use keylane_rt::clock::{self, Instant};
 
-use super::super::leases::{HeldLease, LeaseTable, Moment};
+use super::super::leases::{HeldLease, LaneLeaseTable, Moment};
 use super::super::message::{Accepted, Envelope, Job, JobEnvelope, Parked, Queued, Work};
 use super::super::outcome::{Outcome, Tally};
 use super::super::reshard::{Placed, Resharding};
@@ -19,7 +19,7 @@ pub(super) struct Placer<'a, T: Spec> {
     /// One timestamp for the burst: reading a clock costs more than visiting a lane.
     now: Instant,
     /// The leases, and the moment at which they are looked up, where lanes are leased.
-    leases: Option<(&'a LeaseTable<T::Key>, Moment)>,
+    leases: Option<(&'a LaneLeaseTable<T::Key>, Moment)>,
     resharding: Option<&'a mut Resharding<T>>,
     /// The jobs that go into the ready queue.
     jobs: &'a mut Vec<Queued<T>>,

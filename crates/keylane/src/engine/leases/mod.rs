@@ -28,7 +28,7 @@ mod shard;
 pub(crate) use shard::{HeldLease, Moment};
 
 mod table;
-pub(crate) use table::LeaseTable;
+pub(crate) use table::LaneLeaseTable;
 
 mod serve;
 pub(crate) use serve::serve_leases;

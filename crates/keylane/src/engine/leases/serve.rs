@@ -12,11 +12,11 @@ use keylane_lanes::{Effects, later};
 use keylane_rt::clock::{self, Alarm, Instant};
 use keylane_rt::unwind::{caught, dropped};
 use keylane_rt::{self as rt, Arc, mpsc, unconstrained};
-use keylane_source::lease::{LaneLease, LaneLeases, LeaseError};
+use keylane_source::lease::{LaneLease, LaneLeaseError, LaneLeases};
 
 use super::super::outcome::Tally;
 use super::super::{Engine, Lane};
-use super::table::{LeaseRequest, LeaseTable};
+use super::table::{LaneLeaseTable, LeaseRequest};
 use crate::types::Spec;
 
 /// The first wait after an error. It doubles up to `LONGEST_WAIT`.
@@ -61,8 +61,8 @@ pub(crate) async fn serve_leases<T: Spec>(
             Some((request, wait, answer)) = asked.next(), if !asked.is_empty() => match answer {
                 None => {}
                 Some(Ok(lease)) => engine.leased(request, lease),
-                Some(Err(LeaseError::Closed)) => engine.unleasable(&request, &mut reports),
-                Some(Err(LeaseError::Failed(error))) => {
+                Some(Err(LaneLeaseError::Closed)) => engine.unleasable(&request, &mut reports),
+                Some(Err(LaneLeaseError::Failed(error))) => {
                     // Its text and its drop are the user's code.
                     let why = caught(|| error.to_string()).unwrap_or_default();
                     dropped(error);
@@ -88,7 +88,7 @@ async fn ask<K>(
 ) -> (
     LeaseRequest<K>,
     Duration,
-    Option<Result<Box<dyn LaneLease>, LeaseError>>,
+    Option<Result<Box<dyn LaneLease>, LaneLeaseError>>,
 )
 where
     K: Send + Sync + 'static,
@@ -107,7 +107,7 @@ where
                 match polled {
                     Ok(Poll::Pending) => return Poll::Pending,
                     Ok(Poll::Ready(answer)) => Some(answer),
-                    Err(text) => Some(Err(LeaseError::Failed(text.into()))),
+                    Err(text) => Some(Err(LaneLeaseError::Failed(text.into()))),
                 }
             };
             dropped(call.take());
@@ -221,7 +221,7 @@ impl Reports {
 }
 
 impl<T: Spec> Engine<T> {
-    fn table(&self) -> &LeaseTable<T::Key> {
+    fn table(&self) -> &LaneLeaseTable<T::Key> {
         self.leases.as_ref().expect("the task serves its leases")
     }
 

@@ -73,7 +73,7 @@ pub(super) enum Lease {
 
 /// What became of a lease that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum LeaseState {
     /// It is not there, or was lost.
     Gone,
     Asked,
@@ -169,15 +169,21 @@ impl<K: Eq> Shard<K> {
     }
 
     /// Whether a lease is held, or will be.
-    pub(super) fn standing(&mut self, hash: u64, key: &K, now: Tick, ticker: &Ticker) -> Standing {
+    pub(super) fn standing(
+        &mut self,
+        hash: u64,
+        key: &K,
+        now: Tick,
+        ticker: &Ticker,
+    ) -> LeaseState {
         let Some(entry) = self.entries.find_mut(hash, |entry| entry.key == *key) else {
-            return Standing::Gone;
+            return LeaseState::Gone;
         };
         let state = self.states.get(entry.state);
         match state.map(|state| &state.lease) {
-            Some(Lease::Asked { .. }) => Standing::Asked,
-            _ if entry.is_held(now, &self.states, ticker) => Standing::Held,
-            _ => Standing::Gone,
+            Some(Lease::Asked { .. }) => LeaseState::Asked,
+            _ if entry.is_held(now, &self.states, ticker) => LeaseState::Held,
+            _ => LeaseState::Gone,
         }
     }
 

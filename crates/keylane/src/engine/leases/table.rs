@@ -9,13 +9,13 @@ use keylane_rt::{Arc, Mutex, MutexGuard, OwnLine, lock, mpsc};
 use keylane_source::lease::{LaneLease, LaneLeases};
 use tokio_util::sync::CancellationToken;
 
-use super::shard::{HeldLease, Lease, Moment, Shard, Standing, State};
+use super::shard::{HeldLease, Lease, LeaseState, Moment, Shard, State};
 
 /// A power of two.
 const SHARDS: usize = 64;
 
 /// By key: a lease that is held, or that was asked for.
-pub(crate) struct LeaseTable<K> {
+pub(crate) struct LaneLeaseTable<K> {
     leases: Arc<dyn LaneLeases<K>>,
     /// By the hash of the key, so that runners seldom meet.
     shards: Box<[OwnLine<Mutex<Shard<K>>>]>,
@@ -49,7 +49,7 @@ pub(super) enum Asked {
     Waits,
 }
 
-impl<K: Eq + Clone + 'static> LeaseTable<K> {
+impl<K: Eq + Clone + 'static> LaneLeaseTable<K> {
     pub(crate) fn new(
         leases: Arc<dyn LaneLeases<K>>,
         requests: mpsc::UnboundedSender<LeaseRequest<K>>,
@@ -116,9 +116,9 @@ impl<K: Eq + Clone + 'static> LeaseTable<K> {
         let moment = self.moment();
         let mut shard = self.shard_at(moment, hash);
         match shard.standing(hash, key, moment.now, &self.ticker) {
-            Standing::Asked => return Asked::Waits,
-            Standing::Held => return Asked::Held,
-            Standing::Gone => {}
+            LeaseState::Asked => return Asked::Waits,
+            LeaseState::Held => return Asked::Held,
+            LeaseState::Gone => {}
         }
         if self.is_closed() || self.is_over.load(Ordering::SeqCst) {
             return Asked::Waits;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 #[derive(Debug)]
 pub(crate) struct Charge {
     weight: [u8; 4],
-    pub(crate) standing: Standing,
+    pub(crate) standing: RoomState,
     /// Attempts that are over and done with, because an operator resumed it or its batch failed; no
     /// more than 255 are counted.
     pub(crate) earlier: u8,
@@ -17,7 +17,7 @@ pub(crate) struct Charge {
 
 /// Where the room of a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum RoomState {
     /// It counts against the capacity.
     Counted,
     /// It is counted among the stalled.
@@ -43,7 +43,7 @@ impl Charge {
     pub(super) fn new(weight: u32) -> Self {
         Self {
             weight: weight.to_ne_bytes(),
-            standing: Standing::Counted,
+            standing: RoomState::Counted,
             earlier: 0,
             class: 0,
         }
@@ -54,7 +54,7 @@ impl Charge {
     fn settled() -> Self {
         Self {
             weight: [0; 4],
-            standing: Standing::Settled,
+            standing: RoomState::Settled,
             earlier: 0,
             class: 0,
         }
@@ -81,7 +81,7 @@ impl Drop for Charge {
     #[inline]
     fn drop(&mut self) {
         // Without a panic this happens only when the runtime shuts down.
-        if self.standing != Standing::Settled && std::thread::panicking() {
+        if self.standing != RoomState::Settled && std::thread::panicking() {
             let _ = LOST.try_with(|lost| lost.set(lost.get() + 1));
         }
     }

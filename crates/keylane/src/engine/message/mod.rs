@@ -9,7 +9,7 @@ pub(crate) use obligation::{Accepted, Envelope, Obligation, Parked, Reply, Retur
 
 mod charge;
 pub(super) use charge::take_lost;
-pub(crate) use charge::{Charge, Standing};
+pub(crate) use charge::{Charge, RoomState};
 
 mod job;
 pub(crate) use job::{GivenUp, Held, Job, JobEnvelope, Queued, Unsettled, Work};

@@ -17,14 +17,14 @@ use crate::lock::lock;
 /// How long a jump in the log may take.
 pub(super) const SEEK_WITHIN: Duration = Duration::from_secs(10);
 
-pub(crate) struct Tap {
+pub(crate) struct ClosableQueue {
     /// Locked while it is read, and while it jumps to another place in the log. `None`: it is shut.
     queue: Mutex<Option<Queue>>,
     /// It is to be shut.
     shuts: AtomicBool,
 }
 
-impl Tap {
+impl ClosableQueue {
     pub(super) fn new(queue: Queue) -> Self {
         Self {
             queue: Mutex::new(Some(queue)),

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep};
 use super::answer::Failure;
 use super::counts::Counters;
 use super::id::EntryId;
+use super::lease::{Refused, StreamLease};
 use super::position::StreamPosition;
-use super::tenure::{Refused, Tenure};
 use super::worker::{Duty, News, Worker};
 
 /// Most acks in one call of a script. No other command is served meanwhile, for a few milliseconds.
@@ -30,7 +30,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(200);
 pub(super) const AGAIN_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
-pub(super) struct Teller {
+pub(super) struct StreamOutbox {
     queue: Mutex<Queue>,
     wake: Notify,
     counters: Counters,
@@ -38,7 +38,7 @@ pub(super) struct Teller {
 
 #[derive(Debug, Default)]
 struct Queue {
-    said: Said,
+    said: AckBatch,
     /// How much was said, and how much of it was told.
     marks: Marks,
     told: Marks,
@@ -48,7 +48,7 @@ struct Queue {
 
 /// What is to be told.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct AckBatch {
     pub(super) acks: Vec<EntryId>,
     pub(super) notes: Vec<Note>,
 }
@@ -76,7 +76,7 @@ enum End {
     Failed,
 }
 
-impl Said {
+impl AckBatch {
     fn marks(&self) -> Marks {
         Marks {
             acks: self.acks.len() as u64,
@@ -99,13 +99,13 @@ impl Marks {
 impl Queue {
     fn end(&mut self, end: End) {
         self.end = Some(end);
-        self.said = Said::default();
+        self.said = AckBatch::default();
         // Their callers look at the end.
         self.waiting.clear();
     }
 }
 
-impl Teller {
+impl StreamOutbox {
     /// Counts the acks that are refused.
     pub(super) fn new(counters: Counters) -> Self {
         Self {
@@ -170,17 +170,17 @@ impl Teller {
         queue.end.is_some() || queue.told.has(queue.marks)
     }
 
-    pub(super) fn take(&self) -> Said {
+    pub(super) fn take(&self) -> AckBatch {
         let mut queue = self.queue();
         let acks = queue.said.acks.len().min(MOST_ACKS);
         let notes = queue.said.notes.len().min(MOST_NOTES);
-        Said {
+        AckBatch {
             acks: queue.said.acks.drain(..acks).collect(),
             notes: queue.said.notes.drain(..notes).collect(),
         }
     }
 
-    fn was_told(&self, said: &Said) {
+    fn was_told(&self, said: &AckBatch) {
         let mut queue = self.queue();
         queue.told.add(said.marks());
         let told = queue.told;
@@ -213,7 +213,7 @@ impl Teller {
 }
 
 /// Tells the server what is said, until another owner is there, or the connection breaks.
-pub(super) async fn tell(worker: Arc<Worker>, tenure: Tenure, teller: Arc<Teller>) {
+pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<StreamOutbox>) {
     loop {
         let said = teller.take();
         if said.acks.is_empty() && said.notes.is_empty() {
@@ -271,7 +271,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_is_answered_when_all_before_is_told() {
-        let teller = Arc::new(Teller::default());
+        let teller = Arc::new(StreamOutbox::default());
         assert!(teller.told().await.is_ok());
         teller.ack(&mut ids(0..MOST_ACKS as u64 + 1));
         let waiting = tokio::spawn({
@@ -295,7 +295,7 @@ mod tests {
 
     #[tokio::test]
     async fn acks_that_are_refused_are_counted_and_not_confirmed() {
-        let teller = Teller::default();
+        let teller = StreamOutbox::default();
         teller.ack(&mut ids(0..3));
         let said = teller.take();
         assert_eq!(said.acks.len(), 3);
@@ -309,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_without_acks_is_no_failure() {
-        let teller = Teller::default();
+        let teller = StreamOutbox::default();
         teller.refuse();
         assert!(teller.told().await.is_ok());
     }

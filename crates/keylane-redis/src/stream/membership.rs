@@ -14,10 +14,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::{Failure, bytes, incomprehensible, list, tuple};
+use super::lease::Place;
 use super::owner::own;
 use super::script::{JOIN, run};
 use super::share::{order, quota};
-use super::tenure::Place;
 use super::worker::{Duty, News, Worker};
 use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
@@ -64,7 +64,7 @@ pub(super) fn members_key(stream: &[u8], group: &[u8]) -> Bytes {
     names::beside(stream, &[b"members:", group])
 }
 
-pub(super) struct Steward {
+pub(super) struct Membership {
     worker: Arc<Worker>,
     leases: Leases,
     member: Member,
@@ -88,7 +88,7 @@ struct Owner {
     let_go: Arc<Notify>,
 }
 
-impl Steward {
+impl Membership {
     pub(super) fn new(worker: Arc<Worker>, leases: Leases, member: Member, members: Bytes) -> Self {
         let settings = &worker.config.settings;
         let places = settings.streams.iter().zip(0..);

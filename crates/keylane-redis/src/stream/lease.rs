@@ -95,7 +95,7 @@ pub(super) struct Found {
 }
 
 /// Answers a call of an owner that is none any more: a later one is there, or what it has taken over has
-/// [changed](Tenure::has_changed).
+/// [changed](StreamLease::has_changed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
@@ -142,7 +142,7 @@ pub(super) struct TenureId {
 
 /// One owner of a stream, as long as no other one has a higher token.
 #[derive(Clone)]
-pub(super) struct Tenure {
+pub(super) struct StreamLease {
     pub(super) place: Arc<Place>,
     /// What its process is called.
     name: Arc<str>,
@@ -158,7 +158,7 @@ pub(super) struct Tenure {
     has_changed: Arc<AtomicBool>,
 }
 
-impl Tenure {
+impl StreamLease {
     pub(super) fn new(
         place: Arc<Place>,
         name: &str,

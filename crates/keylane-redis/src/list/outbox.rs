@@ -27,7 +27,7 @@ pub(super) struct Calls {
 
 /// What is to be said to the server.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Outgoing {
     /// These are done, each with its key.
     pub(super) done: Vec<(Place, Option<Bytes>)>,
     /// These are given up, and leave also a list that is cyclic.
@@ -38,7 +38,7 @@ pub(super) struct Said {
     pub(super) again: Vec<Place>,
 }
 
-impl Said {
+impl Outgoing {
     pub(super) fn is_empty(&self) -> bool {
         self.done.is_empty()
             && self.gone.is_empty()
@@ -102,7 +102,7 @@ impl From<RedisError> for End {
 }
 
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(super) struct ListOutbox {
     state: Mutex<State>,
     /// Wakes the session, and the source.
     pub(super) to_session: Notify,
@@ -111,9 +111,9 @@ pub(super) struct Mailbox {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) said: Said,
+    pub(super) said: Outgoing,
     /// What the server is being told, and may have been told.
-    pub(super) telling: Said,
+    pub(super) telling: Outgoing,
     /// How many elements the source has room for beyond those that are here and asked for.
     pub(super) wanted: usize,
     /// How many the server is being asked for.
@@ -131,12 +131,12 @@ pub(super) struct State {
     pub(super) calls: Calls,
 }
 
-impl Mailbox {
+impl ListOutbox {
     pub(super) fn new(until: Instant, calls: Calls) -> Self {
         Self {
             state: Mutex::new(State {
-                said: Said::default(),
-                telling: Said::default(),
+                said: Outgoing::default(),
+                telling: Outgoing::default(),
                 wanted: 0,
                 asked: 0,
                 taken: VecDeque::new(),
@@ -157,7 +157,7 @@ impl Mailbox {
     }
 
     /// Has something said to the server.
-    pub(super) fn say(&self, what: impl FnOnce(&mut Said)) {
+    pub(super) fn say(&self, what: impl FnOnce(&mut Outgoing)) {
         what(&mut self.lock().said);
         self.to_session.notify_one();
     }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_is_not_asked_for_twice() {
-        let mailbox = Mailbox::new(Instant::now(), Calls::default());
+        let mailbox = ListOutbox::new(Instant::now(), Calls::default());
         let mut state = mailbox.lock();
         assert!(state.want(10));
         assert_eq!(state.begin(4), 4);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_was_not_answered_is_told_again_and_first() {
-        let mailbox = Mailbox::new(Instant::now(), Calls::default());
+        let mailbox = ListOutbox::new(Instant::now(), Calls::default());
         mailbox.say(|said| said.done.push((1, None)));
         let mut state = mailbox.lock();
         state.begin(0);
@@ -262,7 +262,7 @@ mod tests {
     /// An answer has only so many bytes.
     #[test]
     fn what_has_not_come_again_is_asked_for_again_and_first() {
-        let mailbox = Mailbox::new(Instant::now(), Calls::default());
+        let mailbox = ListOutbox::new(Instant::now(), Calls::default());
         mailbox.say(|said| said.again.extend([1, 2, 3]));
         let mut state = mailbox.lock();
         state.begin(0);
