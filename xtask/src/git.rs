@@ -1,7 +1,8 @@
 //! The git commands.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::Error;
 
@@ -25,6 +26,44 @@ pub(crate) fn changed(folder: &Path, patch: &Path) -> Result<Vec<String>, Error>
 /// Applies `patch` to the files below `folder`.
 pub(crate) fn apply(folder: &Path, patch: &Path) -> Result<(), Error> {
     run(command(folder).arg("apply").arg(patch)).map(drop)
+}
+
+/// How many paths a command gets at most: a command line has its limits.
+const AT_ONCE: usize = 500;
+
+/// Git's hashes of these files below `folder`, as they are on disk.
+pub(crate) fn hashes(folder: &Path, paths: &[&Path]) -> Result<Vec<String>, Error> {
+    let mut hashes = Vec::new();
+    for some in paths.chunks(AT_ONCE) {
+        let printed = run(command(folder).args(["hash-object", "--"]).args(some))?;
+        hashes.extend(printed.lines().map(str::to_owned));
+    }
+    if hashes.len() == paths.len() {
+        Ok(hashes)
+    } else {
+        Err("git has not hashed each file".into())
+    }
+}
+
+/// Git's hash of `bytes`.
+pub(crate) fn hash(folder: &Path, bytes: &[u8]) -> Result<String, Error> {
+    let mut git = command(folder);
+    git.args(["hash-object", "--stdin"]);
+    let mut child = git
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start git: {error}"))?;
+    // It reads all of it before it prints, so neither waits for the other.
+    let mut stdin = child.stdin.take().expect("stdin was piped above");
+    stdin.write_all(bytes)?;
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout)?.trim_end().to_owned())
+    } else {
+        Err("`git hash-object` has failed".into())
+    }
 }
 
 /// A git command in `folder`.

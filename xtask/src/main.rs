@@ -28,11 +28,17 @@ mod versus;
 mod error;
 use error::Error;
 
+mod proof;
+
+mod cargo_mutants;
 mod executables;
+mod fingerprint;
 mod git;
 mod job;
+mod kept;
 mod libtest;
 mod outcome;
+mod part;
 mod process;
 mod schedules;
 mod steps;

@@ -10,6 +10,15 @@ const CFG: &str = "--cfg keylane_shuttle";
 /// What the names of all schedule tests begin with or contain, and no other test's.
 const FILTER: &str = "schedules";
 
+/// The packages that are built for the model checker.
+const MODELLED: [&str; 5] = [
+    "keylane",
+    "keylane-lanes",
+    "keylane-queue",
+    "keylane-rt",
+    "keylane-semaphore",
+];
+
 /// How many schedules a change must pass, over all scenarios, with each scheduler: a tenth of what
 /// `soak` runs.
 pub(crate) const PER_CHANGE: &str = "130000";
@@ -38,8 +47,8 @@ pub(crate) fn tests(count: &str, scheduler: &str) -> Command {
 
 /// The lints over the code that exists only under shuttle.
 pub(crate) fn clippy() -> Command {
-    let mut command =
-        workspace::cargo(["clippy", "--release", "-p", "keylane", "--lib", "--tests"]);
+    let mut command = workspace::cargo(["clippy", "--release", "--lib", "--tests"]);
+    command.args(MODELLED.iter().flat_map(|package| ["-p", package]));
     command.args(["--", "-Dwarnings"]);
     build_settings(&mut command);
     command

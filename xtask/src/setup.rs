@@ -180,6 +180,16 @@ pub(crate) fn mutation_tester() -> Result<PathBuf, Error> {
     tool("cargo-mutants", "27.1.0")
 }
 
+/// What compares the public items with those of a release, installed if missing.
+pub(crate) fn semver_checker() -> Result<PathBuf, Error> {
+    tool("cargo-semver-checks", "0.51.0")
+}
+
+/// What holds the dependencies to `deny.toml`, installed if missing.
+pub(crate) fn dependency_checker() -> Result<PathBuf, Error> {
+    tool("cargo-deny", "0.20.2")
+}
+
 /// The program of the package `name` from crates.io, which has that name too.
 fn tool(name: &str, version: &str) -> Result<PathBuf, Error> {
     // One folder per version, and not the user's own: the version must match.
@@ -245,7 +255,14 @@ fn packages() -> Result<(), Error> {
 /// the engine. With no package named, so that it is built with the features of the tests and its
 /// dependencies are built once for both.
 fn servers() -> Result<(), Error> {
-    must_run(cargo(["run", "--quiet", "--example", "fetch_servers"]))
+    must_run(cargo([
+        "run",
+        "--quiet",
+        "-p",
+        "testkit-servers",
+        "--example",
+        "fetch_servers",
+    ]))
 }
 
 fn install(missing: &[&Need]) -> Result<(), Error> {

@@ -147,11 +147,11 @@ impl Drop for Patched {
 }
 
 /// The files that git knows or would add, if they are on disk.
-fn listed(root: &Path) -> Result<BTreeSet<PathBuf>, Error> {
+pub(crate) fn listed(root: &Path) -> Result<BTreeSet<PathBuf>, Error> {
     let known = ["ls-files", "-z", "--cached"];
     let new = ["--others", "--exclude-standard"];
     let listed = git::run(git::command(root).args(known).args(new));
-    let listed = listed.map_err(|error| format!("git must know what to copy: {error}"))?;
+    let listed = listed.map_err(|error| format!("git must know the files: {error}"))?;
     let paths = listed.split('\0').filter(|path| !path.is_empty());
     let is_file = |path: &PathBuf| root.join(path).is_file();
     Ok(paths.map(PathBuf::from).filter(is_file).collect())

@@ -6,6 +6,7 @@
 //! schedules here, so that no bug escapes by chance. Patches are applied to a copy of the workspace
 //! below `target/mutants`, never to the workspace. Bugs that change nothing but bodies of functions
 //! share one build of each test, see [`mod@switches`]; the others are planted one after the other.
+//! The verdict on each bug is kept, see [`mod@verdicts`].
 //!
 //! To plant a new bug, write it into the product, then
 //!
@@ -21,6 +22,7 @@ mod patches;
 mod switches;
 mod table;
 mod trial;
+mod verdicts;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,11 +30,15 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::executables::Executable;
+use crate::fingerprint;
+use crate::kept::Kept;
+use crate::part::Part;
 use crate::tree::Tree;
 use crate::workspace;
 use switches::{Change, Switches};
 use table::Planted;
 use trial::{Bug, Trial, Verdict};
+use verdicts::{Present, Shown};
 
 /// Plant each known bug and show which test finds it
 ///
@@ -40,12 +46,23 @@ use trial::{Bug, Trial, Verdict};
 /// with it. A test that hangs for 60 seconds on the bug has found it too, and is shown as such. The
 /// bugs are patches in xtask/mutants; they are applied to a copy of the workspace in
 /// target/mutants.
+///
+/// The verdicts are kept in target/mutants/verdicts.json, each with the hash of the patch and of
+/// the tree that it was applied to. A bug that has a verdict is not tried again, unless it is
+/// named. So a run that was stopped goes on where it was. The exit status is a failure if one of
+/// the bugs that were asked for has not been found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the bugs of these names
-    #[arg(value_name = "NAME")]
+    /// Only the bugs of these names, also those that have a verdict
+    #[arg(value_name = "NAME", conflicts_with = "part")]
     names: Vec<String>,
-    /// Print the bugs and their tests, run nothing
+    /// Only this part of the table: 1/3, 2/3 and 3/3 are all bugs
+    #[arg(long, value_name = "K/N")]
+    part: Option<Part>,
+    /// Also the bugs that have a verdict
+    #[arg(long)]
+    again: bool,
+    /// Print the bugs, their tests and the verdicts, run nothing
     #[arg(long)]
     list: bool,
 }
@@ -59,33 +76,61 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let table = table::read(workspace::root())?;
     table::agree(&table, &patches::names(workspace::root())?)?;
-    let chosen = choose(&table, &args.names)?;
+    let chosen = match args.part {
+        Some(part) => table[part.range(table.len())].iter().collect(),
+        None => choose(&table, &args.names)?,
+    };
+    let hash = fingerprint::of_workspace()?;
+    let present = Present::of(workspace::root(), hash, &table)?;
+    let kept = Kept::read(workspace::target("mutants").join("verdicts.json"))?;
     if args.list {
-        chosen.iter().for_each(|planted| println!("{planted}"));
+        print!("{}", report(&rows(&chosen, &present, kept.records())));
         return Ok(());
     }
 
-    let tree = Tree::of_workspace()?;
+    let again = args.again || !args.names.is_empty();
+    let left = present.left(kept.records(), &chosen, again);
+    let tree = fingerprint::short(present.tree());
+    let (chosen_count, count) = (chosen.len(), left.len());
+    println!("tree {tree}: {count} of {chosen_count} planted bugs are to be tried");
     let mut run = Run {
-        of: chosen.len(),
-        ..Run::default()
+        of: count,
+        tried: 0,
+        baselines: HashMap::new(),
+        present,
+        kept,
     };
-    let alone = switched(&tree, &chosen, &mut run)?;
-    one_by_one(&tree, &alone, &mut run)?;
-    let mut rows = run.rows;
-    rows.sort_by_key(|(planted, _)| chosen.iter().position(|chosen| chosen == planted));
-    println!("\n{}", report(&rows));
-    conclude(&rows)
+    if !left.is_empty() {
+        try_all(&left, &mut run)?;
+    }
+    let of = |chosen| rows(chosen, &run.present, run.kept.records());
+    let tried = of(&chosen);
+    println!("\n{}", report(&tried));
+    println!(
+        "of all on this tree: {}",
+        counts(&of(&table.iter().collect::<Vec<_>>()))
+    );
+    conclude(&tried)
 }
 
-/// What has been shown so far.
-#[derive(Default)]
+fn try_all<'a>(left: &[&'a Planted], run: &mut Run<'a>) -> Result<(), Error> {
+    let tree = Tree::of_workspace()?;
+    if fingerprint::of_workspace()? != run.present.tree() {
+        return Err("files have changed while they were copied: start it again".into());
+    }
+    let alone = switched(&tree, left, run)?;
+    one_by_one(&tree, &alone, run)
+}
+
+/// A run, and what has been shown so far.
 struct Run<'a> {
     /// How many bugs there are to try.
     of: usize,
+    tried: usize,
     /// How long each test takes to pass without a bug, or why it cannot show anything.
     baselines: HashMap<table::TestId<'a>, Result<Duration, String>>,
-    rows: Vec<(&'a Planted, Trial)>,
+    present: Present,
+    kept: Kept<Shown>,
 }
 
 impl<'a> Run<'a> {
@@ -99,17 +144,18 @@ impl<'a> Run<'a> {
     /// Runs the test with the bug, if it passes without.
     fn plant(
         &mut self,
-        planted: &'a Planted,
+        planted: &Planted,
         trial: impl FnOnce(Duration) -> Result<Trial, Error>,
     ) -> Result<(), Error> {
-        println!("[{}/{}] {planted}", self.rows.len() + 1, self.of);
+        self.tried += 1;
+        println!("[{}/{}] {planted}", self.tried, self.of);
         let trial = match &self.baselines[&planted.test_id()] {
             Ok(took) => trial(limit(*took, planted.scheduler.is_some()))?,
             Err(why) => Trial::broken(why.clone()),
         };
         println!("    {}", trial.verdict);
-        self.rows.push((planted, trial));
-        Ok(())
+        let present = &self.present;
+        self.kept.change(|all| present.add(all, planted, trial))
     }
 }
 
@@ -131,7 +177,7 @@ fn switched<'a>(
             None => groups.push(vec![planted]),
         }
     }
-    let woven = tree.replace(switches.woven(&tree.read(&switches::home_file())?))?;
+    let woven = tree.replace(switches.woven(|path| tree.read(path))?)?;
     for group in groups {
         let (package, target, _) = group[0].build_id();
         println!("building {package} {target} with {} bugs", group.len());
@@ -250,7 +296,15 @@ fn choose<'a>(table: &'a [Planted], names: &[String]) -> Result<Vec<&'a Planted>
     Ok(table.iter().filter(wanted).collect())
 }
 
-fn report(rows: &[(&Planted, Trial)]) -> String {
+/// The bugs, and what has been shown of each.
+fn rows<'a>(chosen: &[&'a Planted], present: &Present, all: &'a [Shown]) -> Vec<Row<'a>> {
+    let row = |planted: &&'a Planted| (*planted, present.shown(all, planted));
+    chosen.iter().map(row).collect()
+}
+
+type Row<'a> = (&'a Planted, Option<&'a Shown>);
+
+fn report(rows: &[Row]) -> String {
     let width = rows
         .iter()
         .map(|(planted, _)| planted.name.len())
@@ -258,28 +312,42 @@ fn report(rows: &[(&Planted, Trial)]) -> String {
         .unwrap_or(0)
         .max(11);
     let mut text = format!("{:<width$}  {:>7}  found by\n", "planted bug", "seconds");
-    for (planted, trial) in rows {
-        let seconds = trial.took.as_secs_f64();
-        let verdict = trial.verdict.to_string();
+    for (planted, shown) in rows {
+        let (seconds, verdict) = match shown {
+            Some(shown) => (format!("{:.1}", shown.seconds), shown.verdict.to_string()),
+            None => ("-".to_owned(), format!("NOT RUN: {}", planted.test_id())),
+        };
         let verdict = verdict.lines().next().unwrap_or_default();
-        text += &format!("{:<width$}  {seconds:>7.1}  {verdict}\n", planted.name);
+        text += &format!("{:<width$}  {seconds:>7}  {verdict}\n", planted.name);
     }
-    let count =
-        |is: fn(&Verdict) -> bool| rows.iter().filter(|(_, trial)| is(&trial.verdict)).count();
-    text + &format!(
-        "{} found by a failing test, {} by time-out, {} survived, {} could not be tried\n",
-        count(|verdict| matches!(verdict, Verdict::Caught { .. })),
-        count(|verdict| matches!(verdict, Verdict::TimedOut)),
-        count(|verdict| matches!(verdict, Verdict::Survived)),
-        count(|verdict| matches!(verdict, Verdict::Broken(_))),
+    text + &counts(rows) + "\n"
+}
+
+fn counts(rows: &[Row]) -> String {
+    let count = |is: fn(Option<&Verdict>) -> bool| {
+        let verdicts = rows
+            .iter()
+            .map(|(_, shown)| shown.map(|shown| &shown.verdict));
+        verdicts.filter(|verdict| is(*verdict)).count()
+    };
+    format!(
+        "{} found by a failing test, {} by time-out, {} survived, {} could not be tried, {} not run",
+        count(|verdict| matches!(verdict, Some(Verdict::Caught { .. }))),
+        count(|verdict| matches!(verdict, Some(Verdict::TimedOut))),
+        count(|verdict| matches!(verdict, Some(Verdict::Survived))),
+        count(|verdict| matches!(verdict, Some(Verdict::Broken(_)))),
+        count(|verdict| verdict.is_none()),
     )
 }
 
-fn conclude(rows: &[(&Planted, Trial)]) -> Result<(), Error> {
+fn conclude(rows: &[Row]) -> Result<(), Error> {
     if rows.is_empty() {
         return Err("no bug is planted: nothing has been shown".into());
     }
-    let escaped = rows.iter().filter(|(_, trial)| !trial.verdict.is_caught());
+    let is_found = |shown: &Shown| shown.verdict.is_caught();
+    let escaped = rows
+        .iter()
+        .filter(|(_, shown)| !shown.is_some_and(is_found));
     let escaped: Vec<&str> = escaped.map(|(planted, _)| &*planted.name).collect();
     if escaped.is_empty() {
         Ok(())
@@ -297,11 +365,12 @@ mod tests {
         table::parse("one - keylane lib a\ntwo random keylane lib b\n").unwrap()
     }
 
-    fn trial(verdict: Verdict) -> Trial {
-        Trial {
-            verdict,
-            took: Duration::from_millis(1_500),
-        }
+    fn shown(planted: &Planted, verdict: Verdict) -> Shown {
+        let present = verdicts::tests::present("now", "patch");
+        let took = Duration::from_millis(1_500);
+        let mut all = Vec::new();
+        present.add(&mut all, planted, Trial { verdict, took });
+        all.remove(0)
     }
 
     #[test]
@@ -323,14 +392,20 @@ mod tests {
         let caught = Verdict::Caught {
             tests: vec!["order::a".to_owned(), "order::b".to_owned()],
         };
+        let shown = [
+            shown(&table[0], caught),
+            shown(&table[1], Verdict::Survived),
+            shown(&table[1], broken),
+        ];
         let rows = [
-            (&table[0], trial(caught)),
-            (&table[1], trial(Verdict::Survived)),
-            (&table[1], trial(broken)),
+            (&table[0], Some(&shown[0])),
+            (&table[1], Some(&shown[1])),
+            (&table[1], Some(&shown[2])),
+            (&table[1], None),
         ];
         assert_eq!(
             conclude(&rows).unwrap_err().to_string(),
-            "not found: two, two"
+            "not found: two, two, two"
         );
         assert!(conclude(&rows[..1]).is_ok());
         let expected = "\
@@ -338,17 +413,30 @@ planted bug  seconds  found by
 one              1.5  order::a and 1 more
 two              1.5  NOTHING: it survived
 two              1.5  NOT TRIED: it does not build
-1 found by a failing test, 0 by time-out, 1 survived, 1 could not be tried
+two                -  NOT RUN: keylane lib b, random schedules
+1 found by a failing test, 0 by time-out, 1 survived, 1 could not be tried, 1 not run
 ";
         assert_eq!(report(&rows), expected);
     }
 
     #[test]
-    fn a_time_out_counts_and_a_bug_that_does_not_build_does_not() {
+    fn a_time_out_counts_and_a_bug_that_was_not_tried_does_not() {
         let table = table();
-        assert!(conclude(&[(&table[0], trial(Verdict::TimedOut))]).is_ok());
-        assert!(conclude(&[(&table[0], trial(Verdict::Broken(String::new())))]).is_err());
-        assert!(conclude(&[]).is_err());
+        let conclude = |verdict| conclude(&[(&table[0], Some(&shown(&table[0], verdict)))]);
+        assert!(conclude(Verdict::TimedOut).is_ok());
+        assert!(conclude(Verdict::Broken(String::new())).is_err());
+        assert!(super::conclude(&[(&table[0], None)]).is_err());
+        assert!(super::conclude(&[]).is_err());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_bug_is_shown_beside_it() {
+        let table = table();
+        let present = verdicts::tests::present("now", "patch");
+        let all = [shown(&table[1], Verdict::TimedOut)];
+        let chosen: Vec<&Planted> = table.iter().collect();
+        let expected = [(&table[0], None), (&table[1], Some(&all[0]))];
+        assert_eq!(rows(&chosen, &present, &all), expected);
     }
 
     #[test]

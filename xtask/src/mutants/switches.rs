@@ -7,19 +7,18 @@
 //!
 //! Any other patch is planted alone, in a build of its own.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write;
 use std::ops::Range;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+use crate::Error;
+
 /// The environment variable that names the bug.
 pub(super) const PLANTED: &str = "KEYLANE_PLANTED";
 
-/// The crate that has the switch, and that all others with bugs depend on.
-const HOME: &str = "crates/keylane/src/";
-
-/// The switch itself, a module at the end of the crate.
+/// The switch, a module at the end of each crate with bugs.
 const SWITCH: &str = r#"
 #[doc(hidden)]
 pub mod planted {
@@ -81,27 +80,31 @@ impl Switches {
         self.names.contains(name)
     }
 
-    /// The files with all bugs in them. `home` is the file at the top of the crate that gets the
-    /// switch, as it is without bugs.
-    pub(super) fn woven(&self, home: &str) -> Vec<(String, String)> {
-        let path = home_file();
+    /// The files with all bugs in them, and with the switch in each of their crates. `read` answers
+    /// with a file as it is without bugs.
+    pub(super) fn woven(
+        &self,
+        read: impl Fn(&str) -> Result<String, Error>,
+    ) -> Result<Vec<(String, String)>, Error> {
         let mut files: BTreeMap<_, _> = self
             .files
             .iter()
-            .map(|(path, file)| (path.clone(), file.woven(path)))
+            .map(|(path, file)| (path.clone(), file.woven()))
             .collect();
-        *files.entry(path).or_insert_with(|| home.to_owned()) += SWITCH;
-        files.into_iter().collect()
+        let homes: BTreeSet<_> = self.files.keys().map(|path| home_of(path)).collect();
+        for home in homes {
+            let text = match files.remove(&home) {
+                Some(text) => text,
+                None => read(&home)?,
+            };
+            files.insert(home, text + SWITCH);
+        }
+        Ok(files.into_iter().collect())
     }
 }
 
 impl File {
-    fn woven(&self, path: &str) -> String {
-        let home = if path.starts_with(HOME) {
-            "crate"
-        } else {
-            "::keylane"
-        };
+    fn woven(&self) -> String {
         let mut text = String::new();
         let mut end = 0;
         for (number, body) in self.bodies.iter().enumerate() {
@@ -111,7 +114,7 @@ impl File {
                 text += "{ ";
             }
             for (name, with_bug) in planted {
-                write!(text, "if {home}::planted::is(\"{name}\") {with_bug} else ")
+                write!(text, "if crate::planted::is(\"{name}\") {with_bug} else ")
                     .expect("a string has room");
             }
             text += &self.text[body.clone()];
@@ -124,9 +127,10 @@ impl File {
     }
 }
 
-/// The file at the top of the crate that gets the switch.
-pub(super) fn home_file() -> String {
-    format!("{HOME}lib.rs")
+/// The file at the top of the crate that has this file.
+fn home_of(path: &str) -> String {
+    let end = path.find("/src/").map_or(0, |at| at + "/src/".len());
+    format!("{}lib.rs", &path[..end])
 }
 
 /// The bodies that differ, by number, as they are afterwards. Nothing if anything else differs.
@@ -218,7 +222,7 @@ mod tests {
     }
 
     fn woven(switches: &Switches) -> String {
-        let files = switches.woven("mod a;");
+        let files = switches.woven(|_| Ok("mod a;".to_owned())).unwrap();
         let [(_, text), (home, with_switch)] = &files[..] else {
             panic!("{files:?}")
         };
@@ -246,13 +250,29 @@ mod tests {
     }
 
     #[test]
-    fn another_crate_has_the_switch_from_its_home() {
+    fn each_crate_has_a_switch_of_its_own() {
         let mut switches = Switches::default();
         let path = "crates/keylane-tower/src/a.rs";
         switches.add("bug", vec![change(path, "fn f() { 1 }", "fn f() { 2 }")]);
-        let files = switches.woven("");
-        let text = "fn f() { if ::keylane::planted::is(\"bug\") { 2 } else { 1 } }";
-        assert_eq!(files[0], (path.to_owned(), text.to_owned()));
+        let path = "crates/keylane/src/lib.rs";
+        switches.add("other", vec![change(path, "fn f() { 1 }", "fn f() { 2 }")]);
+        let read = |path: &str| Ok(format!("// {path}"));
+        let files = switches.woven(read).unwrap();
+        let paths: Vec<_> = files.iter().map(|(path, _)| &path[..]).collect();
+        let tower = [
+            "crates/keylane-tower/src/a.rs",
+            "crates/keylane-tower/src/lib.rs",
+        ];
+        assert_eq!(paths, [tower[0], tower[1], "crates/keylane/src/lib.rs"]);
+        let text = "fn f() { if crate::planted::is(\"bug\") { 2 } else { 1 } }";
+        assert_eq!(files[0].1, text);
+        assert!(
+            files[1]
+                .1
+                .starts_with("// crates/keylane-tower/src/lib.rs\n#[doc(hidden)]")
+        );
+        let both = text.replace("bug", "other") + SWITCH;
+        assert_eq!(files[2].1, both);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::switches;
 use super::table::Planted;
 use crate::Error;
@@ -23,7 +25,8 @@ pub(super) struct Trial {
 }
 
 /// What the test has shown.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
     /// These tests have failed; none is named when the whole run was brought down.
     Caught { tests: Vec<String> },
