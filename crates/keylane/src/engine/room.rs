@@ -9,7 +9,7 @@ use keylane_rt::atomic::{AtomicUsize, Ordering};
 use keylane_rt::unwind::shielded;
 
 use super::lane::Lane;
-use super::message::{Charge, Obligation, Parked, Standing};
+use super::message::{Charge, Obligation, Parked, RoomState};
 use crate::types::Spec;
 
 /// Counters of full lanes, by their keys' hashes. While a lane is full, only one key in this many
@@ -124,7 +124,7 @@ impl Room {
             Stall::Returned(count) => {
                 let newest = lane.parked_mut().next_back();
                 let is_stalled = |newest: &mut Parked<T>| {
-                    newest.envelope.obligation.charge().standing == Standing::Stalled
+                    newest.envelope.obligation.charge().standing == RoomState::Stalled
                 };
                 if newest.is_some_and(is_stalled) {
                     for parked in lane.parked_mut().take(count) {
@@ -196,7 +196,7 @@ impl Room {
     }
 
     fn stall_charge(&self, charge: &mut Charge, freed: &mut Freed) -> bool {
-        if charge.standing != Standing::Counted {
+        if charge.standing != RoomState::Counted {
             return false;
         }
         let capacity = self.stalled_capacity;
@@ -207,7 +207,7 @@ impl Room {
             })
             .is_ok();
         if claimed {
-            charge.standing = Standing::Stalled;
+            charge.standing = RoomState::Stalled;
             freed.messages += 1;
             freed.bytes += charge.weight() as usize;
         }
@@ -218,7 +218,7 @@ impl Room {
     /// to be given back when the shard's lock is gone.
     pub(super) fn reweigh(&self, charge: &mut Charge, weight: u32) -> usize {
         let mut freed = 0;
-        if let (Standing::Counted, Some(bytes)) = (charge.standing, &self.bytes) {
+        if let (RoomState::Counted, Some(bytes)) = (charge.standing, &self.bytes) {
             match weight.checked_sub(charge.weight()) {
                 None => freed = (charge.weight() - weight) as usize,
                 Some(more) => match bytes.try_acquire_many(more) {

@@ -4,7 +4,7 @@ use keylane_rt::unwind::{caught, cloned, dropped};
 use keylane_source::Outcome as SourceOutcome;
 
 use super::super::Engine;
-use super::super::message::{Accepted, Envelope, Obligation, Parked, Standing, take_lost};
+use super::super::message::{Accepted, Envelope, Obligation, Parked, RoomState, take_lost};
 use super::super::{HandedBack, Reply, Stage};
 use crate::error::{Failure, ReceiptError};
 use crate::types::{Spec, Types};
@@ -363,16 +363,16 @@ impl<T: Spec> Engine<T> {
     #[inline]
     fn return_room(&self, tally: &mut Tally, obligation: &mut Obligation<T>) {
         let charge = obligation.charge_mut();
-        match std::mem::replace(&mut charge.standing, Standing::Settled) {
-            Standing::Stalled => self.room.unstall(),
-            Standing::Counted => {
+        match std::mem::replace(&mut charge.standing, RoomState::Settled) {
+            RoomState::Stalled => self.room.unstall(),
+            RoomState::Counted => {
                 tally.room += 1;
                 let weight = charge.weight();
                 if !tally.add_bytes(weight) {
                     self.room.give(0, weight as usize);
                 }
             }
-            Standing::Settled => debug_assert!(false, "a message settles once"),
+            RoomState::Settled => debug_assert!(false, "a message settles once"),
         }
     }
 
