@@ -11,7 +11,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::lease::{LaneLease, LaneLeases, LeaseError};
+use keylane::lease::{LaneLease, LaneLeaseError, LaneLeases};
 use keylane::routing::HashLane;
 use keylane::source::{Features, RawMessage, Source};
 use keylane::{Builder, Context, Dispatcher, Intake, IntakeSettings, OnExhausted, Overflow, Retry};
@@ -268,7 +268,7 @@ impl Office {
 
 #[keylane::async_trait]
 impl<K: LaneKey> LaneLeases<K> for Office {
-    async fn acquire(&self, _: &K) -> Result<Box<dyn LaneLease>, LeaseError> {
+    async fn acquire(&self, _: &K) -> Result<Box<dyn LaneLease>, LaneLeaseError> {
         let delay = self.0.lock().unwrap().delay;
         tokio::time::sleep(delay).await;
         let mut leases = self.0.lock().unwrap();

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use keylane::{IntakeState, Overflow};
-use keylane_testkit::reference::Standing;
+use keylane_testkit::reference::MessageState;
 use keylane_testkit::scenario::{MS, SECOND, paused, quiet, within};
 use keylane_testkit::{Act, Gate, Script};
 use tokio::time::{Instant, timeout};
@@ -195,7 +195,7 @@ async fn the_dispatcher_ends_first() {
             End::Abort => assert_eq!(handled, 0),
         }
         // What was not handled comes again.
-        let settled = rig.server.count(Standing::is_settled) as u64;
+        let settled = rig.server.count(MessageState::is_settled) as u64;
         assert_eq!(settled, handled, "{end:?}");
         assert_eq!(rig.ready() as u64, 8 - handled, "{end:?}");
     }

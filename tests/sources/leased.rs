@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::lease::{LaneLease, LaneLeases, LeaseError};
+use keylane::lease::{LaneLease, LaneLeaseError, LaneLeases};
 use keylane::watching::LaneState;
 use keylane_testkit::scenario::settle;
 use keylane_testkit::{Act, Gate, Script};
@@ -23,7 +23,7 @@ struct Held(
 
 #[keylane::async_trait]
 impl LaneLeases<Bytes> for Only {
-    async fn acquire(&self, _: &Bytes) -> Result<Box<dyn LaneLease>, LeaseError> {
+    async fn acquire(&self, _: &Bytes) -> Result<Box<dyn LaneLease>, LaneLeaseError> {
         let permit = Arc::clone(&self.0).acquire_owned().await;
         Ok(Box::new(Held(permit.expect("it is never closed"))))
     }

@@ -2,7 +2,7 @@
 
 use keylane::source::{Features, Outcome};
 use keylane::{Coalesce, Dispatcher, Intake, OnExhausted, Retry};
-use keylane_testkit::reference::{Call, Fate, Standing};
+use keylane_testkit::reference::{Call, Fate, MessageState};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Evidence, Script};
 
@@ -37,7 +37,7 @@ async fn a_letter_is_kept_before_its_key_goes_on() {
     let evidence = Evidence::new().discarded([1]);
     let report = rig.finish_with(&orders, intake, evidence).await;
     assert_eq!((report.acked, report.dead_lettered), (2, 1));
-    let dead = |standing| standing == Standing::Confirmed(Fate::DeadLettered);
+    let dead = |standing| standing == MessageState::Confirmed(Fate::DeadLettered);
     assert_eq!(rig.server.count(dead), 1);
 }
 

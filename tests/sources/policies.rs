@@ -7,7 +7,7 @@ use bytes::Bytes;
 use keylane::error::{BoxError, ConsumeError};
 use keylane::source::{Features, RawMessage};
 use keylane::{Dispatcher, Guarantee, IntakeSettings, OnExhausted, Sequence, VersionStore};
-use keylane_testkit::reference::{Fate, Loss, Standing};
+use keylane_testkit::reference::{Fate, Loss, MessageState};
 use keylane_testkit::scenario::{quiet, settle, within};
 use keylane_testkit::{Act, Evidence, Gate, Script};
 
@@ -25,9 +25,9 @@ async fn at_least_once_acks_after_the_handler() {
     let intake = rig.consume(&orders);
     rig.publish([1, 2]);
     rig.started(2).await;
-    assert_eq!(rig.server.count(Standing::is_settled), 0);
+    assert_eq!(rig.server.count(MessageState::is_settled), 0);
     gate.release(1);
-    let done = |standing| standing == Standing::Confirmed(Fate::Done);
+    let done = |standing| standing == MessageState::Confirmed(Fate::Done);
     rig.server.until(|server| server.count(done) == 1).await;
     gate.open();
     rig.finish(&orders, intake).await;
@@ -159,7 +159,7 @@ async fn a_named_discard_acks_what_it_gives_up() {
     let evidence = Evidence::new().discarded([1]);
     let report = rig.finish_with(&orders, intake, evidence).await;
     assert_eq!(report.acked, 2);
-    let discarded = |standing| standing == Standing::Confirmed(Fate::Discarded);
+    let discarded = |standing| standing == MessageState::Confirmed(Fate::Discarded);
     assert_eq!(rig.server.count(discarded), 1);
     until(|| rig.history.handled() == [2]).await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::source::RawMessage;
 use keylane::{Coalesce, Context, OnExhausted, Overflow, Retry, Sequence};
-use keylane_testkit::reference::{Fate, Standing};
+use keylane_testkit::reference::{Fate, MessageState};
 use keylane_testkit::scenario::{MS, quiet, settle, threads};
 use keylane_testkit::{Act, Evidence, Gate, LetterBox, Outcome, Script};
 use tokio::time::Instant;
@@ -55,7 +55,7 @@ async fn parked() {
     assert_eq!(rig.history.started(), [1]);
     // In flight, and in time: it is acked before the generation is released.
     gate.open();
-    let done = |standing: Standing| standing == Standing::Confirmed(Fate::Done);
+    let done = |standing: MessageState| standing == MessageState::Confirmed(Fate::Done);
     rig.server.until(|server| server.count(done) == 1).await;
     let report = rig.finish(&orders, intake).await;
     assert_eq!(rig.history.handled(), [1, 2, 3, 4, 5, 6]);
@@ -183,7 +183,7 @@ async fn in_flight_and_lost() {
     until(|| intake.stats().given_back == 2).await;
     assert!(lost_at.elapsed() < 5 * MS, "{:?}", lost_at.elapsed());
     gate.arrivals(1).await;
-    assert_eq!(rig.server.count(Standing::is_settled), 0);
+    assert_eq!(rig.server.count(MessageState::is_settled), 0);
     gate.open();
     let report = rig.finish(&orders, intake).await;
     assert_eq!(rig.history.started(), [1, 1, 2]);
@@ -387,7 +387,11 @@ async fn merged() {
         rig.publish([1, 1, 1]);
         until(|| intake.stats().held == 4).await;
         quiet().await;
-        assert_eq!(rig.server.count(Standing::is_settled), 0, "acked too early");
+        assert_eq!(
+            rig.server.count(MessageState::is_settled),
+            0,
+            "acked too early"
+        );
         rig.revoke();
         until(|| intake.stats().given_back == 3).await;
         assert_eq!(rig.history.started(), [1]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::source::{Features, RawMessage};
 use keylane::{Builder, Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted};
-use keylane_testkit::reference::{ReferenceServer, Standing};
+use keylane_testkit::reference::{MessageState, ReferenceServer};
 use keylane_testkit::scenario::{
     Random, SECOND, assert_no_engine_panics, assert_nothing_left, watch_for_engine_panics, within,
 };
@@ -148,7 +148,8 @@ impl Rig {
 
     /// How many messages stand so.
     pub(crate) fn ready(&self) -> usize {
-        self.server.count(|standing| standing == Standing::Ready)
+        self.server
+            .count(|standing| standing == MessageState::Ready)
     }
 
     /// Everything is handled: stops, and judges.

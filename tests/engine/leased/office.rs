@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
-use keylane::lease::{LaneLease, LaneLeases, LeaseError};
+use keylane::lease::{LaneLease, LaneLeaseError, LaneLeases};
 use keylane::watching::LaneState;
 use keylane::{Builder, Dispatcher, Receipt};
 use tokio::sync::{Notify, Semaphore};
@@ -143,7 +143,7 @@ impl Drop for Call<'_> {
 
 #[keylane::async_trait]
 impl<K: AsU64> LaneLeases<K> for Leases {
-    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LeaseError> {
+    async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LaneLeaseError> {
         let (office, key) = (&self.0, key.as_u64());
         office.calls.fetch_add(1, Ordering::SeqCst);
         office.waiting.fetch_add(1, Ordering::SeqCst);
@@ -172,17 +172,17 @@ impl<K: AsU64> LaneLeases<K> for Leases {
 }
 
 impl Leases {
-    pub(super) fn answer(&self, key: u64) -> Option<Result<Box<dyn LaneLease>, LeaseError>> {
+    pub(super) fn answer(&self, key: u64) -> Option<Result<Box<dyn LaneLease>, LaneLeaseError>> {
         let mut state = self.0.state.lock().unwrap();
         if state.panics {
             drop(state);
             panic!("told to panic");
         }
         if state.closed {
-            return Some(Err(LeaseError::Closed));
+            return Some(Err(LaneLeaseError::Closed));
         }
         if state.fails {
-            return Some(Err(LeaseError::Failed("the office is on fire".into())));
+            return Some(Err(LaneLeaseError::Failed("the office is on fire".into())));
         }
         let is_full = state.most.is_some_and(|most| self.held() >= most);
         if state.all_taken || state.taken.contains(&key) || is_full {
