@@ -1,7 +1,4 @@
-//! The files of an inbox and of a spool of [keylane](https://docs.rs/keylane): whether they are still
-//! where they were opened, and what happens to their bytes.
-//!
-//! It has no stable API: use `keylane-inbox` or `keylane-spool` instead.
+#![doc = include_str!("../README.md")]
 
 mod displacement;
 pub use displacement::Displacement;

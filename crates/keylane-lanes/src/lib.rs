@@ -1,7 +1,4 @@
-//! What waits, per key: the lanes, the queue of those that may start, the timers of those that wait
-//! for time. Nothing in here knows what a handler is, and what a lane decides is pure.
-//!
-//! It has no stable API: use [`keylane`](https://docs.rs/keylane) instead.
+#![doc = include_str!("../README.md")]
 
 // Nothing asks an empty lane, or a default one: what users see is in other crates.
 #![allow(clippy::len_without_is_empty, clippy::new_without_default)]

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # In detail
+//!
 //! A queue with a lane for each key, from which your own workers pull messages with leases.
 //!
 //! ```text

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # In detail
+//!
 //! A semaphore with keys: one permit per key at a time, in the order in which they were asked for.
 //!
 //! A `Dispatcher` takes messages and runs a handler for each in a task of its

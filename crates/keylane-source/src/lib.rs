@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # In detail
+//!
 //! Messages that must be acknowledged: what a source is, and what it hands over.
 //!
 //! A *source* is where messages come from with the obligation to settle them: a log, a queue, a

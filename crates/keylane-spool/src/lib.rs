@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # In detail
+//!
 //! The producer's side: takes messages at the speed of memory, and delivers them to a sink in
 //! batches, in the order of each key, also when the sink is down for minutes.
 //!

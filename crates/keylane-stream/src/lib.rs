@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # In detail
+//!
 //! Keyed work on a stream: in order for each key, with a limit on the keys at once, in the
 //! consumer's task.
 //!
