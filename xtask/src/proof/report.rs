@@ -37,31 +37,42 @@ impl Row<'_> {
     }
 }
 
-fn width(rows: &[Row]) -> usize {
-    let names = rows.iter().map(|row| row.step.to_string().chars().count());
-    names.max().unwrap_or(0).max(4)
-}
-
 fn or_dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
-/// The steps and their results.
+/// The steps and their results. Parts that are missing beside each other share a line.
 pub(super) fn table(rows: &[Row]) -> String {
-    let width = width(rows);
+    let are_missing = |one: &Row, next: &Row| {
+        let is_missing = |row: &Row| row.state == State::Missing;
+        one.step.name == next.step.name && is_missing(one) && is_missing(next)
+    };
+    let groups: Vec<&[Row]> = rows.chunk_by(are_missing).collect();
+    let names: Vec<String> = groups.iter().map(|group| name(group)).collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max(4);
     let mut table = format!(
         "{:<width$}  {:>9}  {:>9}  {:>8}  result\n",
         "step", "amount", "tests", "seconds"
     );
-    for row in rows {
-        let record = row.record();
-        let amount = record.map_or(row.step.amount, |record| record.amount);
+    for (name, group) in names.iter().zip(groups) {
+        let record = group[0].record();
+        let wanted = || group.iter().map(|row| row.step.amount).sum();
+        let amount = record.map_or_else(wanted, |record| record.amount);
         let tests = or_dash(record.and_then(|record| Some(record.tests?.to_string())));
         let seconds = or_dash(record.map(|record| format!("{:.1}", record.seconds)));
-        let (name, result) = (row.step.to_string(), row.result());
+        let result = group[0].result();
         table += &format!("{name:<width$}  {amount:>9}  {tests:>9}  {seconds:>8}  {result}\n");
     }
     table
+}
+
+/// The name of a step, or of some that follow each other.
+fn name(group: &[Row]) -> String {
+    let first = group[0].step.to_string();
+    match group {
+        [_, .., last] => format!("{first} to {}", last.step.part),
+        _ => first,
+    }
 }
 
 /// How many steps stand how, and whether they are all.
@@ -99,7 +110,8 @@ fn expected(records: &[Record], step: &Step) -> f64 {
 
 /// The steps, how long they take, and how they stand.
 pub(super) fn list(rows: &[Row], records: &[Record]) -> String {
-    let width = width(rows);
+    let names = rows.iter().map(|row| row.step.to_string().len());
+    let width = names.max().unwrap_or(0).max(4);
     let mut list = format!(
         "{:<width$}  {:>9}  {:>7}  {:<28}  known from\n",
         "step", "amount", "takes", "on this tree"
@@ -173,6 +185,34 @@ NOT ALL STEPS HAVE RUN ON THIS TREE: 1 are missing, about 10 min.";
             verdict(&skipped),
             "All steps but the skipped ones have passed on this tree."
         );
+    }
+
+    #[test]
+    fn missing_parts_share_a_line() {
+        let steps = ["1/4", "2/4", "3/4", "4/4"].map(|part| {
+            let mut step = step(1_000);
+            step.part = part.parse().unwrap();
+            step
+        });
+        let passed = record(TREE, 1_000, true);
+        let row = |step, state| Row {
+            step,
+            state,
+            is_new: false,
+        };
+        let rows = [
+            row(&steps[0], State::Missing),
+            row(&steps[1], State::Passed(&passed)),
+            row(&steps[2], State::Missing),
+            row(&steps[3], State::Missing),
+        ];
+        let expected = "\
+step                       amount      tests   seconds  result
+inbox kills 1/4              1000          -         -  MISSING
+inbox kills 2/4              1000          7      12.5  ok, kept
+inbox kills 3/4 to 4/4       2000          -         -  MISSING
+";
+        assert_eq!(table(&rows), expected);
     }
 
     #[test]
