@@ -1,5 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+// # How it works
+//
+// There are four parts: `list/`, `stream/`, `leases/` and `rate/`. They do not know each other,
+// with one exception: `stream/` owns its streams by `leases/`. All of them speak with the server by
+// `link.rs`, in scripts beside their code, in folders `lua/`. Each begins with a page in its
+// `mod.rs`.
+
 mod server;
 pub use server::Redis;
 

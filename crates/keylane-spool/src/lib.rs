@@ -63,6 +63,50 @@
 //
 // The clock is read by the driver only, which belongs to the spool's runtime: a push may come from
 // a plain thread, or from a runtime whose time is paused.
+//
+//     push ──► Core (pure, one lock) ──► driver (a task) ──► batches ──► sink, such as an inbox
+//                  ▲    │                       └──────────► letters ──► dead letters, one by one
+//                  │    ▼
+//              writer (a thread): all appends and removals that there are, one sync, `spool.redb`
+//
+// **What goes into a batch?**
+// The oldest messages whose keys are free (`core/planner.rs`).
+//
+// **Where is a refused message?**
+// Its key leaves the line with it, so it holds up no other key. That is the same whether it waits
+// for a decision or for dead letters that fail (`core/{halted,letters}.rs`).
+//
+// **What waits for the disk?**
+// A push under `Each`. Under another policy delivery never does (`Core::admit_arrived`).
+//
+// **May a message be written twice?**
+// Yes: if the sink's answer was lost, or the commit of the removal. Its id is the same (`id.rs`).
+//
+// **How does an inbox store it once?**
+// The spool's id is the id by which the inbox finds duplicates (`spool.rs` in `keylane-inbox`).
+//
+// **May an id come twice?**
+// No. Each opening draws a part of the id, so a backup that is restored gives other ids than the
+// directory that it was made of (`id.rs`).
+//
+// **What if the file is not in its place?**
+// No push is answered that the next opening would not find. An accepted message is delivered, or is
+// in the report (`journal/store.rs`, `writer.rs`).
+//
+// # Left as it is, and why
+//
+// - The line has no queue per key. With several batches in flight, a plan looks at the oldest
+//   messages only, four times the count of a batch. If all of them belong to keys in flight, the
+//   next batch waits for one to land. So one hot key can cost the others the parallel batches,
+//   never the turn. A queue per key costs every push a look-up in a table, under the lock.
+// - The messages behind a refused one stay in memory. Otherwise messages of a key would have to be
+//   read from the disk apart from the others. At the limit pushes wait: `Stats::letters_waiting`
+//   and `Stats::halted_keys` say why.
+// - To set keys aside, and to let one go, looks at every message in memory, under the lock: once
+//   for all refused messages at the front of the line. It is for messages that are refused now and
+//   then.
+// - A spool does not find out whether the disk or the sink is faster. Once memory is full it stores
+//   every message, even if the sink would soon have taken it: an outage needs that.
 
 mod handle;
 pub use handle::Spool;

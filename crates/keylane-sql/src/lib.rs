@@ -1,5 +1,19 @@
 #![doc = include_str!("../README.md")]
 
+// # How it works
+//
+// Each part begins with a page of its own: `leases/mod.rs`, and `inbox/mod.rs`. These hold for
+// both:
+//
+// - *A connection goes back only when its call has come to an end* (`lent.rs`). A future of sqlx
+//   that is dropped in a `begin` leaves the connection in a transaction that its pool does not
+//   know.
+// - *An error of the session closes it* (`is_of_session`). A refused statement leaves its
+//   connection as it was. A session that was ended, or that can only read, would refuse the next
+//   statement as well.
+// - *The migrations are our own*, in fifty lines. Those of sqlx know no prefix, and share one table
+//   with the migrations of the user.
+
 mod database;
 pub use database::Database;
 

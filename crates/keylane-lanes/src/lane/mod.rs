@@ -14,6 +14,48 @@
 //! [`entered`](Lane::entered), and the runner that takes the message calls
 //! [`rejoin`](Lane::rejoin).
 
+// # States of a lane
+//
+// The whole transition table is `Phase::after` in `state.rs`. It is committed as `table.txt`, and
+// checked at every transition in every build.
+//
+//                  offer to an absent key                       first `Pending`
+//     (no lane) ──────────────────────────►  Ready  ─────────────────────────────►  Running
+//         ▲                                  ▲ ▲ ▲                                  │ │ │ │
+//         │                                  │ │ └── due ─── Backoff ◄── retry at ──┘ │ │ │
+//         │                                  │ └── resume ── Halted ◄── given up ─────┘ │ │
+//         │                                  └───────── done, more parked ──────────────┘ │
+//         └──────────────────────────────────────────── done, nothing parked ─────────────┘
+//
+//     A lane that is paused or delayed, or that has a discipline, has these in addition:
+//
+//      (no lane) ── offer ──► Entered ── a runner takes it ──► Ready, or Scheduled if more has come
+//      Waiting ── a message, a timer, an operator ──► Scheduled ── a runner takes it ──► Ready, …
+//         ▲                                              │
+//         └────────── nothing may start now ◄────────────┘         (done: Scheduled again, or gone)
+//
+// The ways that are drawn from Running also lead from Ready, for a handler that is ready at its
+// first poll. In Entered, Ready and Running the head is out of the lane, as a *job*. A lane has one
+// job. It is made together with the lane, later by the lane alone, and it is not `Clone`. So
+// exclusion per key needs no check at run time. In Backoff and Halted the lane holds the head. In
+// Scheduled and Waiting the first parked message will be the head.
+//
+// A plain lane lets its next message out when the head settles. A lane with a discipline stands in
+// the ready queue *itself* (`Scheduled`), and is asked when a runner takes it. Until then a newer
+// message may replace the one that waits, a time may pass, or a batch may grow. Its first message
+// goes into the queue as in a plain lane where that is enough: then the runner lets it `rejoin` the
+// messages that have come since.
+//
+// A waiting lane is in no queue and has no task. What ends the wait depends on its reason:
+//
+// - `Delay`, `Rate`, `Linger`: a moment, for which there is a timer; or a full batch.
+// - `Gap`: the missing version, a timer or an operator. `HaltedGap`: the same without a timer.
+// - `Load`, `Record`: the answer of the version store. `Paused`: `resume`.
+// - `Empty`: a message that comes, or one that the router has merged.
+//
+// Timers are not taken back. A timer that finds another state than the one it was armed for does
+// nothing.
+
 mod backlog;
 pub(crate) use backlog::Spares;
 

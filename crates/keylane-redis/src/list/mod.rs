@@ -36,6 +36,59 @@
 //! highest token that it has seen: what is handed out from then on is above it. So nothing that settles
 //! late can be taken for something else.
 
+// # How it works
+//
+//     LPUSH ──► list ── turn (a script) ──► work:<worker>, a hash by token ──► source ──► driver
+//                ▲        │   owners: key → how many are open, worker                        │
+//                │        └──► inbox:<worker>: elements of its keys                          │
+//                └── give back: a worker that leaves, or whose lease has run out ◄── acks ◄──┘
+//
+// **Why is a hash in the place of the processing list?**
+// An ack is one field that is removed, however much is held. A list would be searched, or would
+// keep done elements behind a slow one (`turn.lua`).
+//
+// **Why does order hold over processes?**
+// The worker that has an element of a key is its owner until all of them are settled. A worker that
+// takes another one sends it there. All of that is one step (`turn.lua`).
+//
+// **Why is there no monitor to run?**
+// Each round trip of each worker finds one expired worker, and a step of its own gives its elements
+// back. Without a round trip `return_expired` does it (`lost` in `turn.lua`, `expire.lua`).
+//
+// **May two workers give the same elements back?**
+// No: a script happens as a whole, and the expired worker is gone after the first (`give_back` in
+// `common.lua`).
+//
+// **What if an answer is lost?**
+// The elements that were handed out are in the hash. The worker reads all of it again, in order and
+// under new tokens, before anything else, and says the same again (`enter.lua`,
+// `ListSource::resume`).
+//
+// **Why do tokens grow over a failover?**
+// Each is at least the time in microseconds by the server's clock (`tokens` in `common.lua`).
+//
+// **How does an idle worker wait?**
+// In `BLMOVE` from the end of the list to the same end, which changes nothing. A call that is
+// dropped or a process that is stopped takes nothing with it (`wake.rs`).
+//
+// **What does an element wake that is sent to an inbox?**
+// Nothing: its key is open with that worker, which asks again with its ack (`session.rs`).
+//
+// **Which message has killed a worker?**
+// That is not known at first. All elements that it had are marked, and each attempt at them is
+// noted before it starts (`guard.rs`, `give_back`).
+//
+// **Is a letter written once?**
+// Yes: one step writes it and removes its element (`letter.lua`).
+//
+// **What if the list is of another type, or forbidden?**
+// The source has nothing but the list. So it fails, and is opened again at growing pauses. Only the
+// wait may be refused alone: it is a part, and the list is looked at instead (`wake.rs`).
+//
+// A turn says everything that there is to say and takes up to 1,000 elements, one turn after the
+// other. More elements make larger turns, not more turns. The next turn is under way while the
+// elements of the one before are handled.
+
 mod queue;
 pub use queue::{KeyHolder, ListQueue, ListStatus, WorkerStatus};
 

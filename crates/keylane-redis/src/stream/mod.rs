@@ -31,6 +31,55 @@
 //! 4. Nothing waits in `XREADGROUP`: a process that is stopped there would take entries later. What waits
 //!    is `XREAD`, which takes nothing.
 
+// # How it works
+//
+// `XREADGROUP` hands the entries of a key to several consumers. So order over processes needs one
+// reader for each stream. A stream has an owner, under a lease of `keylane-leases`. `share.rs` says
+// how many streams a member of the group is to have.
+//
+// **What may a former owner still do?**
+// Nothing that counts: acks, claims and counts of attempts compare the token beside the stream in
+// the same step (`lease.rs`, `lua/`).
+//
+// **And by `XREADGROUP`, which compares nothing?**
+// It may take entries, all above those that the owner has handed over. Each read asks for the first
+// entry that is pending above those, and takes the entries between first (`cursor.rs`).
+//
+// **Why does nothing wait in `XREADGROUP`?**
+// A process that is stopped there would take entries when it is gone. `XREAD` waits, and takes
+// nothing (`reader.rs`).
+//
+// **Why is reading no script?**
+// Entries that pass through Lua cost the server twice as much: 3.0 ms for 1,000 instead of 1.5
+// (`reader.rs`).
+//
+// **What is the delivery count?**
+// One more than the attempts that were noted. A process that takes over sets it, so that reading
+// counts nothing (`guard.rs`, `page.lua`).
+//
+// **What of an attempt that was noted, and its connection broke?**
+// While the process lives it knows that the attempt has not failed, and does not count it. If the
+// entry goes to another process, the attempt counts: it cannot be told from a crash
+// (`Starts::survive`).
+//
+// **What if a connection breaks?**
+// The source is opened again and goes on under the leases that it had, so no other process comes
+// between its attempts and the entries that come again. It keeps the leases for as long as a lease
+// lasts. If they are lost, the attempts end (`StreamSource::open`, `Starts::holds`).
+//
+// **What if one stream cannot be read?**
+// It fails alone, as a part of the source. Its owner keeps it and tries again, until it works or is
+// too much for this member. An ack that is refused loses the stream, so that the acks of the others
+// do not wait behind it (`Worker::bear`, `tell` in `outbox.rs`).
+//
+// **What if the members of the group cannot be looked at?**
+// The source goes on with those that it knew. The leases see to it that a stream has one owner. The
+// shares may be uneven (`Membership::look`).
+//
+// **When is an old consumer removed?**
+// In the step that sees that it has nothing pending: `XGROUP DELCONSUMER` forgets everything that
+// is pending (`lua/`).
+
 mod builder;
 pub use builder::{StreamBuilder, StreamStart, StreamTrim};
 

@@ -14,6 +14,145 @@
 //! Those who accept and those who consume lock different rows, so neither waits for the other: a
 //! transaction of the user's that accepts, and takes its time, delays no done-mark.
 
+// # How it works
+//
+//     accept ──► keys (locked until the commit) ──► messages, and lanes if there is none
+//                                                     │
+//     SqlSource: Lanes (pure) ── Turn ──► claim lanes, read their messages, remove what is done
+//                Session (a task) ──────► workers: until when all claims of this process last
+//
+// A lease for each key, as in `keylane-leases`, would be renewed by a write for each key. Keys of
+// the inbox are never held without their worker, so the worker has the lease.
+//
+// # Accepting
+//
+// **Why is a late commit not passed?**
+// The row of the key is locked before its sequences are drawn. They grow in the order of the
+// commits (`postgres/accept.rs`).
+//
+// **Why two rows for a key?**
+// Transactions that accept lock `keys` for as long as they last. Transactions that consume lock
+// `lanes`. Neither waits for the other.
+//
+// **When does a lane go?**
+// When nothing waits in it. Its key is locked, if that is possible at once, and is still at the
+// point at which nothing was found (`unchanged` in `postgres/turn.rs`).
+//
+// **When does a lane come?**
+// With its key: a transaction that makes the row of the key makes the row of the lane, so no index
+// has to find it (`woken` in `postgres/accept.rs`).
+//
+// # Claiming and reading
+//
+// **Why do places of rows (`ctid`) travel?**
+// They find a lane that is left, and its key, without a look into an index. A place is a hint: the
+// row there must have the lane and the token, or the lane stays and is found elsewhere the next
+// time (`Place` in `turn.rs`).
+//
+// **Where is the only message of a key?**
+// Where it was stored. The lane knows the place from the accept that made both. It is looked at if
+// that is the only accept so far (`only_message` in `postgres/turn.rs`).
+//
+// **Which lanes does a claim look at?**
+// Those that are free since the last one of the claim before, and that no other transaction has
+// changed. Otherwise it would pass the remains of all earlier claims, and the lanes that other
+// workers are about to have. One claim of eight, and each after one that found too few, looks at
+// all (`free` in `postgres/turn.rs`, `FROM_THE_FIRST`).
+//
+// **How is the limit of bytes kept?**
+// Each message has an equal share of it. A larger message is left out, and the next 64 turns add up
+// the bytes, which costs more (`RoundTrip::sums`).
+//
+// **May one deep key keep others from being claimed?**
+// No: a quarter of the room is for lanes that wait (`Lanes::turn`).
+//
+// **May a claim read a message that is done already?**
+// No. The row of a lane is changed where it was locked, and only if the snapshot that its messages
+// are read from sees the row there (`claimed` in `postgres/turn.rs`).
+//
+// # Workers and tokens
+//
+// **Who has a lane?**
+// A worker, under a token that only grows. All of its claims end together, in one row of `workers`,
+// so a renewal is one row however many keys there are (`source/session.rs`).
+//
+// **Why is a stale write harmless?**
+// Each done-mark, note and letter compares worker and token in its own statement, and holds the
+// lane until it commits (`ours` in `postgres/turn.rs`).
+//
+// **May two round trips meet?**
+// Two are under way where there is much to say, and the second may be done first. So a lane is
+// asked for or left in one of them only. It is left once all answers about it have come
+// (`Lanes::{begin, end}`).
+//
+// **What if an answer is lost?**
+// The same is said again, which changes nothing. The source asks for the lanes that it has claimed
+// (`Lanes::{take_back, adopt}`).
+//
+// **What if claims are not what they were taken for?**
+// None of them counts any more. Attempts in flight are dropped. The worker leaves once no round
+// trip of it is under way, and joins under another number. Its keys do not wait until its claims
+// run out (`SqlSource::{end_session, leave}`).
+//
+// **Which message has killed a worker?**
+// That is not known at first, because no row says which one was running. The lane knows of the
+// death, and its next messages are handed over one at a time, each noted before it starts
+// (`Lanes::bring`, `source/guard.rs`). A note before *every* start would be a round trip for every
+// message of a key, one after the other. `exact_starts` pays it. Otherwise a first attempt is free,
+// and a death is made up for afterwards.
+//
+// # Histories
+//
+// **What if numbers come a second time?**
+// The row of a worker says in which history of the database it has joined, and each statement
+// compares that with the server's own history. In another one nothing is done, and the source
+// begins anew. Besides that, a random number names a message as well as its sequence, and a random
+// number alone names a worker (`MessageRef`, `WorkerState` in `turn.rs`,
+// `{postgres,mysql}/history.rs`).
+//
+// **What does another history need?**
+// Sequences above all that are there, and a lane for each message. The first process that opens or
+// joins makes them, and notes the history (`postgres/history.rs`, `mysql/history.rs`).
+//
+// **What if several enter another history at a time?**
+// They wait for the one that has locked its row, and find it done. It locks lanes before keys, and
+// the counter of tokens last, as turns do. If another transaction is in the way, it is made again
+// (`mysql/history.rs`, `again.rs`).
+//
+// # Faults
+//
+// **What if a handler drops its transaction and returns `Ok`?**
+// Its message becomes a letter. The drop leaves a mark, which a later attempt, a commit or a
+// rollback takes away (`uncommitted.rs`, `SqlSource::keep_uncommitted`).
+//
+// **What if the listener hears nothing?**
+// Every five seconds of silence it asks for a sign of life, and connects anew without one. It has a
+// connection of its own: one that is given up may be in the way of its pool for a quarter of an
+// hour (`postgres/listen.rs`).
+//
+// **What if a session can only read?**
+// The error that says so closes it and the idle ones of the pool, which are alive and would be lent
+// again. Handlers begin by asking, in the same text (`Lent::close_idle`,
+// `{postgres,mysql}/commit.rs`).
+//
+// **What if a right or a table is gone?**
+// The failing part stands in the stats and is tried again, and the claims go on. The source is
+// opened again only if this happens in `confirm`: the driver hears of no part while it waits there
+// (`source/failures.rs`, `SqlSource::fail`).
+//
+// **What if letters are redriven?**
+// The owner sees `redriven` change when it next reads the lane or would leave it, and within `poll`
+// at the latest where it waits for versions. The messages that have not started come back
+// (`Lanes::apply`).
+//
+// # What it costs
+//
+// With one message for each key the rows cost most: three of them are locked, changed and deleted,
+// where a queue without order has one. These helped: look-ups by place, an index less, one row of
+// the answer for each message, and claims that pass nothing. Beware of the planner: it plans the
+// first five turns of a connection with their values. Where it believes a condition of `free` to be
+// rare, it reads and sorts all lanes, for 50 ms each.
+
 mod again;
 
 mod backend;

@@ -6,6 +6,18 @@
 //! Tokens of all keys are from one counter, and each is drawn while its row is locked. So the tokens
 //! of a key grow in the order of its grants, also when its row was removed in between.
 
+// # How it works
+//
+// A lease is a row by the SHA-256 of its key. Only the clock of the server counts. PostgreSQL needs
+// one statement for each call. MySQL and MariaDB need one to six, sent as one text that both know.
+//
+// - *Tokens grow.* They are drawn from one counter for all keys, while the row is locked. If they
+//   were drawn before, a slow transaction could bring a lower token after a higher one. So a row
+//   may be removed without a memory of its token. It stays for a day, because PostgreSQL draws
+//   before it inserts a new row.
+// - *Our transactions do not deadlock with each other.* All lock their rows in the order of the
+//   ids.
+
 mod mysql;
 mod postgres;
 

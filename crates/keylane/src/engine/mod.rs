@@ -61,6 +61,47 @@
 //!    remember (versions, rates), the list of drained lanes, the room in bytes. The table of leases
 //!    locks shards, and is never locked under one. User wakers are never woken under a lock.
 
+// # Decisions and effects
+//
+// A lane decides under the lock of its shard. It writes what follows into one `Effects`, in place,
+// because moving that value cost a quarter of a decision. `Effects` says what goes out, what
+// settles and why, which gauges change, which timer to arm, which senders to let in, and whether
+// the lane goes. `Engine::step` carries out, under the same lock, what other threads must see
+// together with the decision: gauges, room, what the key remembers. `Engine::apply` does the rest
+// after the lock is released. No waker runs in between.
+//
+// A plain lane that has never been full, paused or marked takes a short way: `park` and `finish` of
+// the same lane, with one visit to the shard to enter and one to leave. It is the fast path of the
+// same code: `LaneMap::enter` and `Engine::advance`.
+//
+// A dispatcher that has fallen behind must not become slower by that, or it stays behind. So
+// emptied deques are kept for other lanes, up to 4 MiB of them (`lane/backlog.rs` in
+// `keylane-lanes`). With 256 of them each message cost an allocation where 10,000 lanes hold a few
+// messages each. And a runner returns the room of up to 128 messages at once (`Tally`), because
+// each return may wake a sender that waits.
+//
+// What a key remembers outlives its lane and costs no lane: versions (`discipline/versions.rs`),
+// and rates as one word (`rate/memory.rs`). Both are bounded. At the limit of the rates senders
+// wait.
+//
+// # Why it is fast
+//
+// - The sender hashes a message, once. The message is moved whole, and few times. On the plain way
+//   nothing reads what it carries beyond its key: a read right behind the copy costs some 5 ns.
+// - A runner polls the handler in its own task. A handler that is ready at once costs no task. A
+//   handler that is pending makes its runner the task of its lane. There are never more pollers
+//   than workers.
+// - An obligation stores one of receipt, version and lifetime. With two of them, with merged
+//   messages or with the members of a batch it uses a box, which most messages do not have.
+// - One runner serves single messages and batches, over the trait `Invoke`. Its future takes 280
+//   bytes for a tiny handler of 136 bytes and a message of 24; two runners took 424. With Tokio's
+//   task that is 384 bytes for each message in flight, without its lane. A bare task takes 256.
+//
+// One router reads one channel. On many cores that is the ceiling. To go past it, keys would be
+// split over several routers by their hash before the channel. Each router would have its own
+// lanes, and capacity, drain and report would be sums. On two cores it gains nothing: see
+// `COMPARE.md`, several senders.
+
 mod shared;
 pub(crate) use shared::{Engine, GuardedStarts, Parts, Spawn};
 
