@@ -223,11 +223,15 @@ fn replay(folder: &Path) -> Command {
     replay
 }
 
-/// The example, built by the first test that needs it: as a part of the whole workspace, like the
-/// tests themselves, or what it is built of would be built again with other features.
+/// The example: `KEYLANE_REPLAY_PROGRAM`, or built by the first test that needs it. It is built as
+/// a part of the default members, like the tests of a `cargo test` without packages, or what it is
+/// built of would be built again with other features.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
+        if let Some(program) = std::env::var_os("KEYLANE_REPLAY_PROGRAM") {
+            return program.into();
+        }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into());
         let mut build = Command::new(cargo);
         build.args([

@@ -20,63 +20,40 @@ const LIMIT: Duration = Duration::from_secs(1_500);
 /// How many programs run at once: many of them wait most of the time.
 const AT_ONCE: usize = 2;
 
+/// The tests of the example `replay`, and what tells them where it is: they would build it with
+/// other features.
+const REPLAY: (&str, &str) = ("tests/replay", "KEYLANE_REPLAY_PROGRAM");
+
 /// What measures this process or the whole machine, and so runs alone.
 const ALONE: &str = "tests/memory";
 
-/// The default members of the workspace.
-const DEFAULT: &[&str] = &[];
+/// What is linted, documented, built and tested: all members, in one build. With any other choice
+/// of members or features, cargo builds their dependencies again. Not `--all-features`:
+/// `tls-vendored` and `gssapi` of keylane-kafka need what `setup` does not install.
+const WORKSPACE: &[&str] = &["--workspace", "--features", "metrics,spool,tls"];
 
-/// The same without the examples.
-const ALL_BUT_EXAMPLES: &[&str] = &[
-    "--workspace",
-    "--exclude",
-    "examples",
-    "--exclude",
-    "orders",
-    "--exclude",
-    "ledger",
-    "--exclude",
-    "kafka_orders",
-    "--exclude",
-    "redis_workers",
-    "--exclude",
-    "http_orders",
-    "--exclude",
-    "grpc_accounts",
-];
-
-/// The examples that are built with what names no package.
-const EXAMPLES: &[&str] = &[
-    "-p",
-    "examples",
-    "-p",
-    "orders",
-    "-p",
-    "ledger",
-    "-p",
-    "kafka_orders",
-    "-p",
-    "redis_workers",
-];
-
-/// The examples that are servers. Not with the others, because they switch features on that would
-/// then hold for everything that is built beside them; a step that names no package does not build
-/// them.
-const SERVICES: &[&str] = &["-p", "http_orders", "-p", "grpc_accounts"];
-
-/// The crate with its optional part.
-const METRICS: &[&str] = &["-p", "keylane", "--features", "metrics"];
-
-/// Both in one build: the servers switch that part on too.
-const SERVICES_AND_METRICS: &[&str] = &[
-    "-p",
-    "http_orders",
-    "-p",
-    "grpc_accounts",
+/// What users depend on, without the optional parts that `WORKSPACE` switches on. keylane-testkit
+/// has none, and switches features of Tokio on for the others. `tls` stays on: without it librdkafka
+/// would be built again, from C, and no item of keylane-kafka depends on it.
+const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane",
+    "-p",
+    "keylane-tower",
+    "-p",
+    "keylane-inbox",
+    "-p",
+    "keylane-leases",
+    "-p",
+    "keylane-sql",
+    "-p",
+    "keylane-kafka",
+    "-p",
+    "keylane-redis",
+    "-p",
+    "keylane-cli",
     "--features",
-    "keylane/metrics",
+    "tls",
 ];
 
 /// Everything a change must pass: set-up, format, house, lints, docs, tests, 260,000 schedules,
@@ -113,16 +90,11 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
 
     steps.run("house", cargo(["xtask", "house"]))?;
 
-    steps.run("lints", lints(ALL_BUT_EXAMPLES))?;
-    // With their own dependencies' features, as their first reader builds them. For the tests they
-    // are built with everything else.
-    steps.run("lints, examples", lints(EXAMPLES))?;
-    steps.run("lints, services", lints(SERVICES))?;
-    steps.run("lints, metrics", lints(METRICS))?;
+    steps.run("lints", lints(WORKSPACE, &["--all-targets"]))?;
+    steps.run("lints, no features", lints(WITHOUT_FEATURES, &[]))?;
     steps.run("lints, schedules", schedules::clippy())?;
 
-    steps.run("docs", docs(DEFAULT))?;
-    steps.run("docs, metrics", docs(SERVICES_AND_METRICS))?;
+    steps.run("docs", docs(WORKSPACE))?;
 
     tests_and_examples(steps)?;
 
@@ -138,10 +110,11 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
     Ok(())
 }
 
-/// Clippy's lints, each an error.
-fn lints(packages: &[&str]) -> Command {
-    let mut command = cargo(["clippy", "--all-targets"]);
-    command.args(packages).args(["--", "-Dwarnings"]);
+/// Clippy's lints over libraries, programs and, as `targets` says, more. Each is an error.
+fn lints(packages: &[&str], targets: &[&str]) -> Command {
+    let mut command = cargo(["clippy"]);
+    command.args(packages).args(targets);
+    command.args(["--", "-Dwarnings"]);
     command
 }
 
@@ -154,8 +127,7 @@ fn docs(packages: &[&str]) -> Command {
 
 /// Builds all tests and examples, and runs them side by side.
 fn tests_and_examples(steps: &mut Steps) -> Result<(), Error> {
-    let default = steps.run_build("build", tests(DEFAULT))?;
-    let metrics = steps.run_build("build, metrics", tests(SERVICES_AND_METRICS))?;
+    let built = steps.run_build("build", tests(WORKSPACE))?;
 
     // What takes longest comes first, and what needs a build: it uses the time in which the others
     // wait.
@@ -163,21 +135,20 @@ fn tests_and_examples(steps: &mut Steps) -> Result<(), Error> {
     let count = count.as_deref().unwrap_or(schedules::PER_CHANGE);
     let mut jobs = vec![
         schedules(count, schedules::SCHEDULERS[0]),
-        doc_tests("doc tests", DEFAULT),
-        doc_tests("doc tests, metrics", SERVICES_AND_METRICS),
+        doc_tests(WORKSPACE),
     ];
-    let of = |built: &[Executable], suffix: &str| -> Vec<Job> {
-        let tests = built.iter().filter(|program| program.harness);
-        tests.map(|program| test(program, suffix)).collect()
-    };
-    jobs.extend(of(&default, ""));
-    jobs.extend(of(&metrics, ", metrics"));
-    for example in default.iter().filter(|program| program.kind == "example") {
+    jobs.extend(built.iter().filter(|program| program.harness).map(test));
+    for example in built.iter().filter(|program| program.kind == "example") {
         let name = format!("example {}", example.name);
         if example.name == "replay" && !has_history(workspace::root()) {
             steps.skip(&name, "these sources came without their git history");
         } else {
             jobs.push(self::example(name, example));
+        }
+        if example.name == "replay"
+            && let Some(tests) = jobs.iter_mut().find(|job| job.name == REPLAY.0)
+        {
+            tests.command.env(REPLAY.1, &example.path);
         }
     }
     let others = &schedules::SCHEDULERS[1..];
@@ -197,20 +168,20 @@ fn tests(packages: &[&str]) -> Command {
 }
 
 /// The unit tests of a target, or an integration test.
-fn test(program: &Executable, suffix: &str) -> Job {
+fn test(program: &Executable) -> Job {
     Job {
-        name: format!("{}{suffix}", program.place()),
+        name: program.place(),
         command: program.command(),
         limit: Some(LIMIT),
         shows: Shows::AnyTests,
     }
 }
 
-fn doc_tests(name: &str, packages: &[&str]) -> Job {
+fn doc_tests(packages: &[&str]) -> Job {
     let mut command = cargo(["test", "--doc", "--no-fail-fast"]);
     command.args(packages);
     Job {
-        name: name.to_owned(),
+        name: "doc tests".to_owned(),
         command,
         limit: None,
         shows: Shows::Tests,
@@ -255,6 +226,24 @@ fn has_history(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_crate_is_linted_without_features() {
+        let crates = std::fs::read_dir(workspace::root().join("crates")).unwrap();
+        let mut crates: Vec<String> = crates
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name != "keylane-testkit")
+            .collect();
+        let (packages, _) = WITHOUT_FEATURES.split_at(WITHOUT_FEATURES.len() - 2);
+        let mut named: Vec<&str> = packages
+            .iter()
+            .copied()
+            .filter(|arg| *arg != "-p")
+            .collect();
+        crates.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(named, crates);
+    }
 
     #[test]
     fn what_runs_alone_is_there() {
