@@ -30,28 +30,44 @@ const ALONE: &str = "tests/memory";
 /// What is linted, documented, built and tested: all members, in one build. With any other choice
 /// of members or features, cargo builds their dependencies again. Not `--all-features`:
 /// `tls-vendored` and `gssapi` of keylane-kafka need what `setup` does not install.
-const WORKSPACE: &[&str] = &["--workspace", "--features", "metrics,spool,tls"];
+const WORKSPACE: &[&str] = &["--workspace", "--features", "handler,metrics,spool,tls"];
 
-/// What users depend on, without the optional parts that `WORKSPACE` switches on. keylane-testkit
-/// has none, and switches features of Tokio on for the others. `tls` stays on: without it librdkafka
+/// What users depend on, without the optional parts that `WORKSPACE` switches on. The test kits
+/// have none, and switch features of Tokio on for the others. `tls` stays on: without it librdkafka
 /// would be built again, from C, and no item of keylane-kafka depends on it.
 const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane",
     "-p",
-    "keylane-tower",
+    "keylane-cli",
+    "-p",
+    "keylane-disk",
     "-p",
     "keylane-inbox",
     "-p",
+    "keylane-kafka",
+    "-p",
+    "keylane-lanes",
+    "-p",
     "keylane-leases",
     "-p",
-    "keylane-sql",
-    "-p",
-    "keylane-kafka",
+    "keylane-queue",
     "-p",
     "keylane-redis",
     "-p",
-    "keylane-cli",
+    "keylane-rt",
+    "-p",
+    "keylane-semaphore",
+    "-p",
+    "keylane-source",
+    "-p",
+    "keylane-spool",
+    "-p",
+    "keylane-sql",
+    "-p",
+    "keylane-stream",
+    "-p",
+    "keylane-tower",
     "--features",
     "tls",
 ];
@@ -232,7 +248,7 @@ mod tests {
         let crates = std::fs::read_dir(workspace::root().join("crates")).unwrap();
         let mut crates: Vec<String> = crates
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| name != "keylane-testkit")
+            .filter(|name| !name.contains("testkit"))
             .collect();
         let (packages, _) = WITHOUT_FEATURES.split_at(WITHOUT_FEATURES.len() - 2);
         let mut named: Vec<&str> = packages
