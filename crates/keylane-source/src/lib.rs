@@ -25,9 +25,9 @@
 //! | deferred | held, beside a full lane, as a position only: it is read again when there is room |
 //! | ack | the source is told that a message is handled, or that its dead letter is durable |
 //! | nack | the source is told to take a message back |
-//! | generation | a period of owning a partition, connection or lease; each position has exactly one |
+//! | generation | a period of owning a partition, connection or lease; a position has exactly one |
 //! | revoke | the end of a generation while work of it is here |
-//! | part | a part of a source that may fail while the rest goes on: a partition, a stream, a table |
+//! | part | a part of a source that can fail while the rest goes on: a partition, stream or table |
 //! | frontier | of a partition: everything below it is settled |
 //!
 //! # What is guaranteed
