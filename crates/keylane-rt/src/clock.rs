@@ -29,8 +29,8 @@ pub fn now() -> Instant {
 /// Counts time in ticks of some eight milliseconds, for what is asked for each message: to read the
 /// clock costs a tenth of what a message costs.
 ///
-/// On Linux it reads the coarse clock of the kernel, which costs a sixth of that. Where the time of the
-/// runtime can be paused, it reads that.
+/// On Linux it reads the coarse clock of the kernel, which costs a sixth of that. Where the time of
+/// the runtime can be paused, it reads that.
 #[derive(Debug)]
 pub struct Ticker {
     epoch: Instant,
@@ -47,8 +47,8 @@ pub struct Tick(u32);
 /// Of how many nanoseconds there are in a tick.
 const TICK_LOG2: u32 = 23;
 
-/// In ticks, how far the coarse clock may be behind the exact one: a hundredth of a second where the
-/// kernel looks at it most seldom.
+/// In ticks, how far the coarse clock may be behind the exact one: a hundredth of a second where
+/// the kernel looks at it most seldom.
 #[cfg(all(target_os = "linux", not(keylane_shuttle)))]
 const COARSE_LAG: u32 = 2;
 

@@ -93,8 +93,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`SettingError`] if a limit is 0 or too large to be counted, or if the number of shards is not
-    /// a power of two.
+    /// [`SettingError`] if a limit is 0 or too large to be counted, or if the number of shards is
+    /// not a power of two.
     pub fn build(self) -> Result<KeyedSemaphore<K>, SettingError> {
         for (setting, value) in [
             ("capacity", self.capacity),

@@ -86,8 +86,8 @@ impl<K> Context<K> {
         }
     }
 
-    /// Sets the lease of the next attempt at a message that has a key: its fencing token, and when it
-    /// ends.
+    /// Sets the lease of the next attempt at a message that has a key: its fencing token, and when
+    /// it ends.
     #[inline]
     pub(crate) fn set_lease(&mut self, token: u64, end: u64) {
         // A handler may have cloned the context, and goes on with its own token. To ask whether it

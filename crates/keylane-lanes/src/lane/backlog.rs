@@ -10,8 +10,8 @@ const CHUNK: usize = 64;
 /// Most emptied chunks that a backlog keeps: as many as one batch from the channel can fill.
 const SPARE_CHUNKS: usize = 4;
 
-/// Most bytes of emptied backlogs that are kept for reuse, over all lanes: about what the messages of
-/// a full dispatcher take, if they are small and its capacity is the default.
+/// Most bytes of emptied backlogs that are kept for reuse, over all lanes: about what the messages
+/// of a full dispatcher take, if they are small and its capacity is the default.
 const SPARE_BYTES: usize = 4 << 20;
 
 /// A first-in, first-out queue that grows in chunks.
@@ -160,8 +160,8 @@ fn push<T>(chunk: &mut VecDeque<T>, item: T) {
     chunk.push_back(item);
 }
 
-/// Emptied backlogs, so that lanes which come and go do not come and go to the allocator: also where
-/// there are thousands at a time, and each holds a few messages.
+/// Emptied backlogs, so that lanes which come and go do not come and go to the allocator: also
+/// where there are thousands at a time, and each holds a few messages.
 ///
 /// Its lock is taken under a shard's lock and is the innermost one.
 #[derive(Debug)]

@@ -34,7 +34,8 @@ pub enum Decision {
 pub enum Undecidable {
     /// Nothing of the key waits for such a decision.
     Nothing,
-    /// The head is with its handler, or with the dead-letter sink; or all that waits is being merged.
+    /// The head is with its handler, or with the dead-letter sink; or all that waits is being
+    /// merged.
     InFlight,
 }
 

@@ -463,8 +463,8 @@ pub enum Role {
     Starting,
     /// It takes jobs and polls each handler once.
     Poller,
-    /// A poller that has recruited another one, or woken the driver of a source, and steps aside for
-    /// it.
+    /// A poller that has recruited another one, or woken the driver of a source, and steps aside
+    /// for it.
     Recruiter,
     /// It has become the task of its handler.
     Holder,

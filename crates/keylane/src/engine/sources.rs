@@ -79,9 +79,9 @@ struct Mark {
 }
 
 impl Mark {
-    /// What the source is told of this outcome. One that was not started again was tried as often as
-    /// before it was handed over; one whose letter the source keeps is dead-lettered, whatever has
-    /// become of it since: it would come again beside its letter.
+    /// What the source is told of this outcome. One that was not started again was tried as often
+    /// as before it was handed over; one whose letter the source keeps is dead-lettered, whatever
+    /// has become of it since: it would come again beside its letter.
     fn told(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Returned { .. } if self.has_letter => Outcome::DeadLettered,

@@ -20,8 +20,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects: &mut Effects<T, H, G>,
     ) {
         if coalesce.survivor == Survivor::Merged && matches!(self.state, State::Entered) {
-            // A merge is of what waits and of what comes, in this order, and the first of what waits
-            // is not here.
+            // A merge is of what waits and of what comes, in this order, and the first of what
+            // waits is not here.
             return self.push(item, spares);
         }
         let is_full = rules.at_limit != AtLimit::Park && self.depth(rules) >= rules.capacity;
