@@ -12,14 +12,14 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Nanoseconds from one moment to a later one, as far as a word counts them.
+/// Returns the nanoseconds from one moment to a later one, as far as a `u64` counts them.
 #[inline]
 pub fn nanos_since(epoch: Instant, now: Instant) -> u64 {
     let nanos = now.saturating_duration_since(epoch).as_nanos();
     u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
-/// The time of the runtime the caller is in.
+/// Returns the time of the caller's runtime.
 #[cfg(not(keylane_shuttle))]
 #[inline]
 pub fn now() -> Instant {
@@ -53,7 +53,7 @@ const TICK_LOG2: u32 = 23;
 const COARSE_LAG: u32 = 2;
 
 impl Ticker {
-    /// Counts from now.
+    /// Returns a ticker that counts from now.
     pub fn new(_runtime: &crate::Handle) -> Self {
         Self {
             epoch: now(),
@@ -62,7 +62,7 @@ impl Ticker {
         }
     }
 
-    /// The tick of this moment, or one that is up to 25 milliseconds later.
+    /// Returns the tick of this moment, or one that is up to 25 milliseconds later.
     #[inline]
     pub fn now(&self) -> Tick {
         #[cfg(all(target_os = "linux", not(keylane_shuttle)))]
@@ -73,7 +73,7 @@ impl Ticker {
         self.at(now())
     }
 
-    /// The tick of this time.
+    /// Returns the tick of this time.
     pub fn at(&self, time: Instant) -> Tick {
         Tick::of(nanos_since(self.epoch, time))
     }
@@ -111,8 +111,8 @@ fn cannot_pause(runtime: &crate::Handle) -> bool {
     runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread
 }
 
-/// The clock of one runtime, to be read from any thread: outside of every runtime, and in another
-/// one whose time may be paused.
+/// The clock of one runtime. It can be read from any thread, outside of every runtime, and in
+/// another runtime whose time may be paused.
 #[derive(Debug)]
 pub struct RuntimeClock {
     /// `None` if its time is the system's.
@@ -121,7 +121,7 @@ pub struct RuntimeClock {
 }
 
 impl RuntimeClock {
-    /// The clock of this runtime.
+    /// Returns the clock of this runtime.
     #[cfg(not(keylane_shuttle))]
     pub fn new(runtime: &crate::Handle) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl RuntimeClock {
         }
     }
 
-    /// The time of the runtime.
+    /// Returns the time of the runtime.
     #[cfg(not(keylane_shuttle))]
     #[inline]
     pub fn now(&self) -> Instant {
@@ -157,27 +157,27 @@ impl RuntimeClock {
     }
 }
 
-/// Wakes its task at a time of its own; the heads in backoff share a wheel instead.
+/// An alarm that wakes its task at its own time; the heads in backoff share a wheel instead.
 #[cfg(not(keylane_shuttle))]
 #[derive(Debug)]
 pub struct Alarm(std::pin::Pin<Box<tokio::time::Sleep>>);
 
 #[cfg(not(keylane_shuttle))]
 impl Alarm {
-    /// Goes off at this time.
+    /// Returns an alarm that goes off at this time.
     pub fn new(at: Instant) -> Self {
         Self(Box::pin(tokio::time::sleep_until(at.into())))
     }
 
-    /// Goes off at this time instead.
+    /// Sets another time.
     pub fn reset(&mut self, at: Instant) {
         if self.0.deadline() != at.into() {
             self.0.as_mut().reset(at.into());
         }
     }
 
-    /// Asks whatever is left of the task's budget: a handler that spends it all in each poll has a
-    /// time-out too.
+    /// Returns `Ready` once the alarm goes off, also when the task's budget is spent: a handler
+    /// that spends all of it in each poll has a time-out too.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let alarm = tokio::task::coop::unconstrained(self.0.as_mut());
         std::pin::pin!(alarm).poll(cx)

@@ -118,12 +118,12 @@ impl<T> Backlog<T> {
         item
     }
 
-    /// Puts an item before all others. The first chunk may grow above its size for that.
+    /// Puts an item before all others. The first chunk may exceed its size for that.
     pub fn push_front(&mut self, item: T) {
         self.first.push_front(item);
     }
 
-    /// Keeps those of which `keep` says so, in their order.
+    /// Keeps the items for which `keep` returns `true`, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for _ in 0..self.len() {
             if let Some(item) = self.pop_front()

@@ -56,7 +56,8 @@ impl HashLane {
     /// # use keylane::Dispatcher;
     /// # let eight = NonZeroUsize::new(8).ok_or("zero lanes")?;
     /// # let orders: HashLanes<u64, (), std::io::Error> =
-    /// #     Dispatcher::hash_lanes(eight, |order: &u64| *order).spawn(|_: u64| async move { Ok(()) })?;
+    /// #     Dispatcher::hash_lanes(eight, |order: &u64| *order)
+    /// #         .spawn(|_: u64| async move { Ok(()) })?;
     /// for index in 0..8 {
     ///     let lane = orders.lane(&HashLane::numbered(index));
     ///     if let Some(view) = lane.inspect() {
