@@ -1,6 +1,6 @@
 //! Which class goes next, so that urgent ones go first and none waits for ever.
 
-/// Most classes of priority.
+/// The maximum number of classes of priority.
 pub const CLASSES: usize = 8;
 
 /// How often in a row a class may be passed over while it has jobs that wait.

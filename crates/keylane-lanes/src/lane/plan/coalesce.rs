@@ -64,8 +64,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// Takes the one message that two have become, out of the lane: their
-    /// [`merge`](super::super::effects::Rare::merge) was the user's.
+    /// Takes the one message that two have become, out of the lane. The user's function did their
+    /// [`merge`](super::super::effects::Rare::merge).
     pub fn offer_merged(
         &mut self,
         item: T,
