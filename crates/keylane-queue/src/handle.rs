@@ -234,8 +234,8 @@ where
     /// Closes the queue, and waits until every accepted message has settled.
     ///
     /// It settles no message itself: workers must go on, or [`take_parked`](Self::take_parked) must
-    /// take the messages that are not leased. If the runtime of the queue goes first, it returns
-    /// with the messages that have not settled.
+    /// take the messages that are not leased. If the runtime of the queue goes first, it returns,
+    /// and the report counts the messages that have not settled.
     ///
     /// # Cancel safety
     ///

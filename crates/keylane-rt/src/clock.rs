@@ -89,7 +89,7 @@ impl Tick {
         Self(u32::try_from(nanos >> TICK_LOG2).map_or(most, |tick| tick.min(most)))
     }
 
-    /// Which one it is, up to `i32::MAX`, or a little more if it is that of a moment.
+    /// Returns its number, up to `i32::MAX`, or a little more if it is the tick of a moment.
     #[inline]
     pub fn number(self) -> u32 {
         self.0
@@ -144,13 +144,13 @@ impl RuntimeClock {
         }
     }
 
-    /// The clock of the model.
+    /// Returns the clock of the model.
     #[cfg(keylane_shuttle)]
     pub fn new(_: &crate::Handle) -> Self {
         Self {}
     }
 
-    /// The time of the model.
+    /// Returns the time of the model.
     #[cfg(keylane_shuttle)]
     pub fn now(&self) -> Instant {
         now()
@@ -204,13 +204,13 @@ mod modelled {
         static NOW: Cell<Instant> = Cell::new(*ORIGIN);
     }
 
-    /// The time of the model.
+    /// Returns the time of the model.
     #[inline]
     pub fn now() -> Instant {
         NOW.get()
     }
 
-    /// The time is at least this from now on.
+    /// Moves the time to at least this one.
     pub fn reach(time: Instant) {
         NOW.set(NOW.get().max(time));
     }
@@ -225,12 +225,12 @@ mod modelled {
             Self(at)
         }
 
-        /// It is this time instead.
+        /// Sets another time.
         pub fn reset(&mut self, at: Instant) {
             self.0 = at;
         }
 
-        /// Ready once it goes off.
+        /// Returns `Ready` once it goes off.
         pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
             if rt::one_in(2) {
                 reach(self.0);

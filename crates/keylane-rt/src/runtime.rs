@@ -93,14 +93,14 @@ pub fn spend_budget() -> bool {
     }
 }
 
-/// The budget may be used up at any turn.
+/// Returns whether there is budget left, which may be used up at any turn.
 #[cfg(keylane_shuttle)]
 #[inline]
 pub fn spend_budget() -> bool {
     !one_in(4)
 }
 
-/// A die that the scheduler throws, so that a schedule can be repeated.
+/// Throws a die of the scheduler, so that a schedule can be repeated.
 #[cfg(keylane_shuttle)]
 pub fn one_in(sides: u32) -> bool {
     use shuttle::rand::Rng;
@@ -182,7 +182,7 @@ pub fn inside<R>(runtime: &Handle, call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// The model has one runtime, and one time.
+/// Makes a call: the model has one runtime, and one time.
 #[cfg(keylane_shuttle)]
 pub fn inside<R>(_: &Handle, call: impl FnOnce() -> R) -> R {
     call()
@@ -207,7 +207,7 @@ pub fn has_timers() -> bool {
     std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok()
 }
 
-/// The model has timers.
+/// Returns `true`: the model has timers.
 #[cfg(keylane_shuttle)]
 pub fn has_timers() -> bool {
     true

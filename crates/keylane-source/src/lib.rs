@@ -56,10 +56,10 @@
 //!
 //! A source of [raw messages](RawMessage) becomes a source of your messages with
 //! [`decode`](Source::decode). A payload that cannot be decoded is a dead letter, with its bytes
-//! and the error, and keeps its place in the order of its raw key: what was handed over before it
-//! settles first, and what comes behind it waits until the letter is durable. The letters go to a
-//! [`RawLetterSink`], or to the source if it keeps dead letters. The other keys go on, and so does
-//! the source.
+//! and the error, and keeps its place in the order of its raw key: messages that were handed over
+//! before it settle first, and messages behind it wait until the letter is durable. The letters go
+//! to a [`RawLetterSink`], or to the source if it keeps dead letters. The other keys go on, and so
+//! does the source.
 //!
 //! # Effects that must not repeat
 //!

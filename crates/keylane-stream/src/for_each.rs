@@ -101,7 +101,7 @@ impl<S: TryStream, K, G, F, Fut> TryForEachKeyed<S, K, G, F, Fut> {
 
     /// Sets what happens after the first error. The default is [`OnError::Stop`].
     ///
-    /// With [`OnError::Continue`] all elements run, and then the first error is returned.
+    /// With [`OnError::Continue`] all elements run, and then the error that came first is returned.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self

@@ -146,7 +146,7 @@ impl Phase {
         Self::Halted,
     ];
 
-    /// The whole transition table. `parked` tells whether anything is parked.
+    /// Returns the phase after a transition. `parked` tells whether any message is parked.
     ///
     /// `None` is a transition that cannot happen in this phase.
     #[inline]

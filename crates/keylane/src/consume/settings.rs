@@ -77,8 +77,8 @@ impl IntakeSettings {
     /// Sets the maximum number of messages of this source that are not settled.
     ///
     /// Messages that wait beside full lanes count, except the [`deferred`](Self::deferred) ones. At
-    /// this limit the source hands over nothing until some messages settle. Near it, settlements
-    /// are told in batches, at least every millisecond.
+    /// this limit the source hands over nothing until some messages settle. Near it, the
+    /// source gets the settlements in batches, at least every millisecond.
     ///
     /// The default is 16 times the [`concurrency`](crate::Builder::concurrency) with which the
     /// dispatcher begins, from 2,048 to 8,192: enough for the handlers to find other keys while

@@ -58,8 +58,8 @@ where
 
 /// A shutdown that starts when it is awaited: [`drain`], [`close`] or [`abort`].
 ///
-/// It is not a future itself: for `spawn`, `join!` or `block_on` write `async {
-/// orders.drain().await }`, or call `into_future`. It may be awaited on any runtime.
+/// It is not a future itself: for `spawn`, `join!` or `block_on` write
+/// `async { orders.drain().await }`, or call `into_future`. It may be awaited on any runtime.
 ///
 /// Several shutdowns may be awaited, from several clones and one after the other: the strictest
 /// counts, and each returns the report. The messages handed back come with the first report.

@@ -32,14 +32,14 @@ where
 {
     /// Starts the dispatcher on the current runtime.
     ///
-    /// The handler clones what it shares between messages for each one: `move |entry: Entry| { let
-    /// db = db.clone(); async move { db.post(entry).await } }`.
+    /// The handler clones what it shares between messages for each one:
+    /// `move |entry: Entry| { let db = db.clone(); async move { db.post(entry).await } }`.
     ///
     /// # Errors
     ///
     /// [`BuildError`] names the setting that does not fit, or the missing runtime. A runtime
-    /// without timers is detected by a caught panic: the panic hook runs, and with `panic =
-    /// "abort"` the process ends.
+    /// without timers is detected by a caught panic: the panic hook runs, and with
+    /// `panic = "abort"` the process ends.
     pub fn spawn<H, A>(mut self, handler: H) -> Result<Dispatcher<K, M, H::Output, E>, BuildError>
     where
         H: Handler<K, M, A, Error = E>,
