@@ -1,4 +1,4 @@
-//! What happens to a message after its last attempt.
+//! The policy for messages after their last attempt.
 
 use std::fmt;
 use std::sync::Arc;

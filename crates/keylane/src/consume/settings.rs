@@ -118,8 +118,8 @@ impl IntakeSettings {
     /// They are read again when their lane has room, and do not count as [`held`](Self::held) until
     /// then. With zero, no message is deferred.
     ///
-    /// Messages are deferred only if the source can [read a position
-    /// again](keylane_source::Features::random_access), and neither where lanes
+    /// Messages are deferred only if the source can
+    /// [read a position again](keylane_source::Features::random_access), and neither where lanes
     /// [sequence](crate::Builder::sequence) nor with [`Guarantee::AtMostOnce`]. The first 64
     /// messages of a full lane are always kept; with a limit of [`held`](Self::held) below 512, an
     /// eighth of that limit.

@@ -126,9 +126,9 @@ where
     /// They settle with [`ReceiptError::Purged`](crate::error::ReceiptError::Purged). A head on its
     /// way to a runner ([`LaneState::Ready`](crate::watching::LaneState::Ready)) stays and is
     /// handled, and so are two messages that are being merged at this moment. Messages that were
-    /// merged into another count as one with it. Messages that [others may
-    /// pass](crate::Delayed::Pass) are not in the lane yet. The report counts purged messages as
-    /// discarded.
+    /// merged into another count as one with it. Messages that
+    /// [others may pass](crate::Delayed::Pass) are not in the lane yet. The report counts purged
+    /// messages as discarded.
     pub fn purge(&self) -> usize {
         let purge = || self.engine.purge(&self.key, self.hash);
         let purged = self.engine.inside(purge);

@@ -1,4 +1,4 @@
-//! The last look at a job before it starts, where a source or a lease has a say in it.
+//! The last check of a job before it starts, for its source and its lease.
 //!
 //! Its source may have taken it back; the lease of its key may not be held; an attempt that a
 //! source counts is counted before it starts; and a message whose attempts have all ended with

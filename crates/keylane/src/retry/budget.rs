@@ -1,4 +1,4 @@
-//! How many retries all lanes together may make.
+//! The limit on the retries of all lanes together.
 
 use std::time::Duration;
 

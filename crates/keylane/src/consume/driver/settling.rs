@@ -1,4 +1,4 @@
-//! Telling the source what has settled.
+//! Telling the source which messages have settled.
 
 use std::fmt;
 use std::hash::Hash;

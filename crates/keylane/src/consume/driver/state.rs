@@ -1,4 +1,4 @@
-//! What the driver knows, and what it publishes.
+//! The state of the driver, and the part that it publishes.
 
 use std::fmt;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! The leases of some keys, and what is known of them. Pure but for the leases themselves.
+//! The leases of some keys, and their last known state. Pure but for the leases themselves.
 
 use std::task::Context;
 
