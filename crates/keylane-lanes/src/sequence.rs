@@ -1,4 +1,4 @@
-//! How the versions of a key follow each other.
+//! The rules for the versions of a key.
 
 /// The rule for versions that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a source has to implement.
+//! The traits that a source implements.
 
 use std::fmt;
 use std::future::Future;
@@ -110,7 +110,7 @@ pub trait Source: Send + 'static {
         Ok(())
     }
 
-    /// Connects the source. Called first of all, and again after a failure or a stall. All earlier
+    /// Connects the source. Called at the start, and again after a failure or a stall. All earlier
     /// generations are over then, and their messages that were not confirmed come again.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What goes wrong in a source.
+//! The errors of a source.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Why an attempt failed.
+//! The reasons why an attempt failed.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a source can do.
+//! The features of a source.
 
 use std::time::Duration;
 

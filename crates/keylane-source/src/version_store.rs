@@ -1,4 +1,4 @@
-//! Where the versions of keys are kept.
+//! The store of the versions of keys.
 
 use std::sync::Arc;
 

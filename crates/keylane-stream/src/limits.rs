@@ -1,4 +1,4 @@
-//! How many elements an adapter may hold.
+//! The limits of an adapter.
 
 /// The default capacity of a lane.
 const LANE_CAPACITY: usize = 64;

@@ -1,4 +1,4 @@
-//! What happens after an error.
+//! The behaviour after an error.
 
 /// The behaviour after the first error, in the `try_` forms of
 /// [`KeyedStreamExt`](crate::KeyedStreamExt).

@@ -1,4 +1,4 @@
-//! Where outputs wait until the consumer takes them.
+//! The outputs that wait until the consumer takes them.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Why a request has no response.
+//! The errors of a request without a response.
 
 use std::fmt;
 

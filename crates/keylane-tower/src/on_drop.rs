@@ -1,4 +1,4 @@
-//! What happens to a request whose response future is dropped after the call.
+//! The behaviour of a request whose response future is dropped after the call.
 
 use std::fmt;
 use std::future::Future;

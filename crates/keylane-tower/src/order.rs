@@ -1,4 +1,4 @@
-//! How the order of layers changes what they do.
+//! The order of layers, and how it changes what they do.
 //!
 //! In a `ServiceBuilder` the first layer is the outermost: it sees a request first. A layer
 //! *outside* the keyed layer includes the time in which a request waits for its permit. A layer

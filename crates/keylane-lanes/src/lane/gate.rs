@@ -1,4 +1,4 @@
-//! Where the senders of a full lane wait.
+//! The gate at which the senders of a full lane wait.
 //!
 //! A lane that reaches its capacity gets a gate: a semaphore without permits. Every settlement of
 //! that lane that makes room grants one permit, so senders come in one by one, in the order in

@@ -1,4 +1,4 @@
-//! What a lane lets start.
+//! The next start of a lane.
 
 use keylane_rt::clock::Instant;
 

@@ -1,4 +1,4 @@
-//! Which class goes next, so that urgent ones go first and none waits for ever.
+//! The class that goes next: urgent ones go first, and none waits for ever.
 
 /// The maximum number of classes of priority.
 pub const CLASSES: usize = 8;

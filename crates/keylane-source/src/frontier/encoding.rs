@@ -1,4 +1,4 @@
-//! What is beyond a position, as bytes.
+//! The settled offsets beyond a position, as bytes.
 //!
 //! | bytes | hold |
 //! | --- | --- |
