@@ -72,7 +72,7 @@ struct Queue {
 enum Entry {
     /// Where it is kept.
     Kept(u32),
-    /// The slot of a message that is to be read again.
+    /// The slot of a message that the source reads again.
     Deferred(u32),
 }
 
@@ -402,7 +402,7 @@ fn keep<K, M>(kept: &mut Slots<Waiting<K, M>>, waiting: Waiting<K, M>) -> Entry 
 }
 
 impl Queue {
-    /// Half of what is kept has gone in: what follows is to be read.
+    /// Half of the kept messages have gone in: it is time to read the next ones.
     fn note_hunger(&mut self, hash: u64, keeps: usize, hungry: &mut Vec<u64>) {
         if self.deferred == 0 || self.is_hungry {
             return;

@@ -106,7 +106,7 @@ where
         self.next() + self.aside.len()
     }
 
-    /// How many messages are to go into their lanes.
+    /// The number of messages that wait to go into their lanes.
     #[inline]
     fn next(&self) -> usize {
         self.passed.len() + self.waiting.len()

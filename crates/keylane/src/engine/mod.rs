@@ -9,12 +9,12 @@
 //!
 //! # Where to look
 //!
-//! What becomes of a message:
+//! The way of a message:
 //!
 //! - It comes in through `intake/router.rs`; `intake/place.rs` places it in its lane.
 //! - It is parked in its lane: in `lanes/lane/backlog.rs`, by `Lane::park`. The ready queue is in
 //!   [`crate::lanes`], too.
-//! - Its lane decides in [`crate::lanes`]. `step.rs` has it decide, under the lock of its shard;
+//! - Its lane decides in [`crate::lanes`]. `step.rs` lets it decide, under the lock of its shard;
 //!   `apply.rs` applies what follows. A lane without a discipline skips both: `intake/place.rs`
 //!   calls `Lane::park`, and `next.rs` calls `Lane::finish`.
 //! - `intake/place.rs` collects the first jobs of lanes, and the router pushes them into the ready
@@ -46,7 +46,7 @@
 //!   lanes; `intake/store.rs` asks the version store.
 //! - `end/` says how far the end has come, and how it ended.
 //! - `reshard/` has the number of lanes, and changes it.
-//! - `admin/` carries out an operator's decision about one key; `inspect.rs` says why a key waits.
+//! - `admin/` carries out an operator's decision about one key; `inspect.rs` returns why a key waits.
 //! - `probe.rs` collects what is observed; `events/` and `notify.rs` feed the subscribers,
 //!   `hottest.rs` the tables of hot keys. `watchdog.rs` finds handlers that block.
 //!

@@ -105,7 +105,7 @@ where
         }
     }
 
-    /// Has the source keep a dead letter.
+    /// Gives a dead letter to the source, which keeps it.
     async fn keep_letter(&mut self, letter: LetterRequest) {
         let LetterRequest {
             slot,

@@ -29,7 +29,7 @@ pub(in super::super) enum Outcome<T: Types> {
 }
 
 impl<T: Types> Outcome<T> {
-    /// What its source is told.
+    /// The outcome that its source learns.
     #[inline]
     fn for_source(&self) -> SourceOutcome {
         match self {
