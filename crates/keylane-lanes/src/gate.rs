@@ -2,12 +2,12 @@
 
 use keylane_rt::{Arc, Semaphore};
 
-/// The senders of a full lane wait here. A lane only keeps it and counts.
+/// The gate at which the senders of a full lane wait. A lane only keeps it and counts.
 pub trait Gate: Clone {
-    /// A gate with permits for this many senders.
+    /// Returns a gate with permits for this many senders.
     fn with_permits(permits: usize) -> Self;
 
-    /// Permits that no sender has taken.
+    /// Returns the number of permits that no sender has taken.
     fn available(&self) -> usize;
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Full<G> {
     pub(super) granted: usize,
 }
 
-/// What to do with a gate when the lock of the lane's shard is gone: it wakes senders.
+/// An action at a gate after the lock of the lane's shard is released, because it wakes senders.
 #[derive(Debug)]
 #[must_use = "senders wait for it"]
 pub enum Opening<G> {

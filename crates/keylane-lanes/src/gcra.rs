@@ -2,11 +2,11 @@
 
 /// The Generic Cell Rate Algorithm of ITU-T Recommendation I.371, as virtual scheduling.
 ///
-/// Its state of one key, or of all, is one word, the *theoretical arrival time*: when the next
-/// one would come if all came evenly. One may come early by as much as the tolerance allows, which
-/// is the burst. All times are nanoseconds since an epoch of the caller's; 0 is a word that was
-/// never used. A clock that goes back grants nothing twice. Near the end of the 64 bits, after 584
-/// years, it grants too much, and never stops granting.
+/// Its state of one key, or of all, is one word, the *theoretical arrival time*: the time of the
+/// next start if all starts came evenly. A start may come early by as much as the tolerance allows,
+/// which is the burst. All times are nanoseconds since an epoch of the caller's; 0 is a word that
+/// was never used. A clock that goes back grants nothing twice. Near the end of the 64 bits, after
+/// 584 years, it grants too much, and never stops granting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gcra {
     /// From one start to the next, when they come evenly.
@@ -16,7 +16,7 @@ pub struct Gcra {
 }
 
 impl Gcra {
-    /// A burst of 0 counts as 1.
+    /// Returns a limiter. A burst of 0 counts as 1.
     pub fn new(emission: u64, burst: u32) -> Self {
         let tolerance = emission.saturating_mul(u64::from(burst.saturating_sub(1)));
         Self {
@@ -25,9 +25,10 @@ impl Gcra {
         }
     }
 
-    /// Starts one now, or says from when on one may start; that moment changes only when one does.
+    /// Starts one now, or returns from when on one may start; that time changes only when one
+    /// starts.
     ///
-    /// From the time that the word names, it says the same as one that was never used.
+    /// From the time in the word on, it returns the same as for a word that was never used.
     pub fn ask(&self, tat: &mut u64, now: u64) -> Result<(), u64> {
         let ready_at = tat.saturating_sub(self.tolerance);
         if now < ready_at {

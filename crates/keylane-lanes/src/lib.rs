@@ -1,5 +1,4 @@
 #![doc = include_str!("../README.md")]
-
 // Nothing asks an empty lane, or a default one: what users see is in other crates.
 #![allow(clippy::len_without_is_empty, clippy::new_without_default)]
 

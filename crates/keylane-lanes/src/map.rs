@@ -17,7 +17,7 @@ use super::modelled::{DashMap, SharedValue};
 
 use super::lane::{Lane, Next, Spares};
 
-/// Whether a lane stays in the map.
+/// The decision whether a lane stays in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// It stays.
@@ -57,7 +57,7 @@ pub struct LaneMap<K, T, H, G> {
 }
 
 impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
-    /// An empty map with this many shards, or as many as `DashMap` chooses.
+    /// Returns an empty map with this many shards, or as many as `DashMap` chooses.
     pub fn new(shards: Option<usize>) -> Self {
         let lanes = match shards {
             Some(shards) => DashMap::with_hasher_and_shard_amount(Unasked::default(), shards),
@@ -69,7 +69,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         }
     }
 
-    /// Backlogs that are free to be used again.
+    /// Returns backlogs that are free to be used again.
     pub fn spares(&self) -> &Spares<T> {
         &self.spares
     }
@@ -112,13 +112,15 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         }
     }
 
-    /// Takes one step in the lane of a key, and removes the lane in the same step if it says so.
+    /// Takes one step in the lane of a key, and removes the lane in the same step if the step
+    /// decides so.
     ///
     /// Emptiness and removal are one step: a message that arrives meanwhile waits for the lock and
     /// finds either a lane that will run it or none.
     ///
-    /// `make` makes a lane that is not there; if it does not, nothing happens and this returns
-    /// false. `step` writes what follows where it stays: a value returned from here would be moved.
+    /// `make` makes a lane that does not exist; if it does not, nothing happens and this returns
+    /// `false`. `step` writes its effects where they stay: a value returned from here would be
+    /// moved.
     #[inline]
     pub fn step(
         &self,
@@ -208,7 +210,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         Some(see(lane.get()))
     }
 
-    /// A key with this hash that has a lane.
+    /// Returns a key with this hash that has a lane.
     pub fn key_of(&self, hash: u64) -> Option<K> {
         let shard = self.lanes.shards()[self.shard_of(hash)].read();
         let (slot, _) = shard.get(hash, |(slot, _)| slot.hash == hash)?;
@@ -236,7 +238,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         }
     }
 
-    /// How many lanes exist: a sum over the shards, which are few, and not over the lanes.
+    /// Returns the number of lanes: a sum over the shards, which are few, and not over the lanes.
     pub fn len(&self) -> usize {
         self.lanes
             .shards()

@@ -1,4 +1,4 @@
-//! What the builder decided about lanes. The same for all lanes of a dispatcher.
+//! The settings of the builder for lanes, which are the same for all lanes of a dispatcher.
 
 use std::time::Duration;
 
@@ -16,32 +16,32 @@ const FAR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// The rules that all lanes of a dispatcher decide by.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Most messages of one key, the head included.
+    /// The maximum number of messages of one key, the head included.
     pub capacity: usize,
-    /// What a full lane does.
+    /// The behaviour of a full lane.
     pub at_limit: AtLimit,
-    /// Its discipline.
+    /// The discipline.
     pub plan: PlanRules,
-    /// How often handlers of one key start.
+    /// The rate at which handlers of one key start.
     pub rate: Option<Gcra>,
     /// Whether messages may expire.
     pub expires: bool,
-    /// Times that are stored as a `u64` are nanoseconds since then.
+    /// The epoch: times that are stored as a `u64` are nanoseconds since then.
     pub epoch: Instant,
 }
 
-/// What an offer does in a lane that is full.
+/// The behaviour of an offer in a lane that is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtLimit {
     /// Park all the same: the senders see that the lane is full and hold back.
     Park,
     /// Make room by giving up the oldest parked message.
     DropOldest,
-    /// Give up the new one.
+    /// Give up the new message.
     Refuse,
 }
 
-/// Which messages of a lane may start, and in which order.
+/// The rule for which messages of a lane may start, and in which order.
 #[derive(Clone, Debug)]
 pub enum PlanRules {
     /// First in, first out.
@@ -54,16 +54,16 @@ pub enum PlanRules {
     Batch(BatchRules),
 }
 
-/// What becomes of a message that meets one that waits.
+/// The rule for a message that meets one that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct CoalesceRules {
-    /// Which message of a key stands for the others.
+    /// The message of a key that stands for the others.
     pub survivor: Survivor,
-    /// Whether those that do not run get the answer of the one that does.
+    /// Whether messages that do not run get the answer of the one that does.
     pub shares: bool,
 }
 
-/// Which of two messages is kept.
+/// The choice between two messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survivor {
     /// The one that came first.
@@ -74,60 +74,60 @@ pub enum Survivor {
     Merged,
 }
 
-/// How versions are put in order.
+/// The order of versions.
 #[derive(Clone, Copy, Debug)]
 pub struct SequenceRules {
-    /// Which versions may follow each other.
+    /// The rule for versions that follow each other.
     pub mode: Mode,
-    /// Where a key starts.
+    /// The start of a key.
     pub start: Start,
-    /// Most messages that wait for a missing version.
+    /// The maximum number of messages that wait for a missing version.
     pub early: usize,
-    /// How long a missing version is waited for.
+    /// The time that a lane waits for a missing version.
     pub patience: Duration,
-    /// What happens when a version has not come in time.
+    /// The behaviour when a version has not come in time.
     pub on_gap: OnGap,
     /// Whether a store outside keeps the versions.
     pub is_stored: bool,
 }
 
 impl SequenceRules {
-    /// Whether a version that does not come stops its key.
+    /// Returns whether a version that does not come stops its key.
     pub fn halts(&self) -> bool {
         self.on_gap == OnGap::Halt
     }
 
-    /// Whether versions may be missing.
+    /// Returns whether versions may be missing.
     pub fn has_gaps(&self) -> bool {
         self.mode == Mode::Contiguous
     }
 }
 
-/// How messages of one key are put together.
+/// The rule for batches of messages of one key.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRules {
-    /// Most messages of a batch.
+    /// The maximum number of messages of a batch.
     pub max: usize,
-    /// How long a batch waits to be full.
+    /// The time that a batch waits to be full.
     pub linger: Duration,
 }
 
 impl Rules {
-    /// Whether lanes are asked for their next message: it is not always the oldest, or not always
-    /// now.
+    /// Returns whether lanes are asked for their next message: it is not always the oldest, or not
+    /// always now.
     pub fn has_discipline(&self) -> bool {
         self.rate.is_some() || self.expires || !matches!(self.plan, PlanRules::Fifo)
     }
 
-    /// Whether a message that may start now goes into the ready queue itself. Where more can happen
-    /// to it while it waits for a runner, its lane goes there instead, and is asked when a runner
-    /// takes it.
+    /// Returns whether a message that may start now goes into the ready queue itself. Where more
+    /// can happen to it while it waits for a runner, its lane goes there instead, and is asked when
+    /// a runner takes it.
     pub fn starts_at_once(&self) -> bool {
         self.rate.is_none() && matches!(self.plan, PlanRules::Sequence(_))
     }
 
-    /// Whether the first message of a lane goes into the ready queue itself. A runner that takes it
-    /// has the lane [combine](super::Lane::rejoin) it with what came after it.
+    /// Returns whether the first message of a lane goes into the ready queue itself. A runner that
+    /// takes it lets the lane [combine](super::Lane::rejoin) it with those that came after it.
     ///
     /// Not with an exact limit, where a message that waits may be dropped for another one.
     pub fn enters(&self) -> bool {
@@ -141,12 +141,13 @@ impl Rules {
         !is_asked_later && self.rate.is_none() && self.at_limit == AtLimit::Park
     }
 
-    /// Whether the lane decides again when a runner takes its first message.
+    /// Returns whether the lane decides again when a runner takes its first message.
     pub fn rejoins(&self) -> bool {
         matches!(self.plan, PlanRules::Coalesce(_) | PlanRules::Batch(_))
     }
 
-    /// Whether what starts next in a lane depends on the time, if no message in it is delayed.
+    /// Returns whether the next start in a lane depends on the time, if no message in it is
+    /// delayed.
     pub fn asks_the_time(&self) -> bool {
         match &self.plan {
             PlanRules::Fifo | PlanRules::Coalesce(_) => self.rate.is_some() || self.expires,
@@ -157,13 +158,13 @@ impl Rules {
         }
     }
 
-    /// Whether it depends on the time how a lane goes on when its head has settled, if no message
+    /// Returns whether the time decides how a lane goes on when its head has settled, if no message
     /// in it is delayed.
     pub fn advances_by_the_time(&self) -> bool {
         self.rate.is_some() || matches!(self.plan, PlanRules::Sequence(_))
     }
 
-    /// Whether the senders of a full lane are held back.
+    /// Returns whether the senders of a full lane are held back.
     pub fn has_gates(&self) -> bool {
         self.at_limit == AtLimit::Park && !self.holds_two_at_most()
     }
@@ -179,7 +180,7 @@ impl Rules {
         )
     }
 
-    /// The rules of sequencing lanes, if they are that.
+    /// Returns the rules of sequencing lanes, if lanes sequence.
     pub fn sequence(&self) -> Option<&SequenceRules> {
         match &self.plan {
             PlanRules::Sequence(sequence) => Some(sequence),
@@ -187,7 +188,7 @@ impl Rules {
         }
     }
 
-    /// The rules of batches, if lanes batch.
+    /// Returns the rules of batches, if lanes batch.
     pub fn batch(&self) -> Option<&BatchRules> {
         match &self.plan {
             PlanRules::Batch(batch) => Some(batch),
@@ -195,24 +196,24 @@ impl Rules {
         }
     }
 
-    /// Messages that make a batch full: a lane may have room for fewer than are wanted.
+    /// Returns how many messages make a batch full: a lane may have room for fewer than `max`.
     pub fn full_batch(&self, batch: &BatchRules) -> usize {
         batch.max.min(self.capacity)
     }
 
-    /// A moment as nanoseconds since the epoch.
+    /// Returns a moment as nanoseconds since the epoch.
     pub fn stamp(&self, now: Instant) -> u64 {
         clock::nanos_since(self.epoch, now)
     }
 
-    /// Nanoseconds since the epoch as a moment.
+    /// Returns nanoseconds since the epoch as a moment.
     pub fn moment(&self, stamp: u64, now: Instant) -> Instant {
         let moment = self.epoch.checked_add(Duration::from_nanos(stamp));
         moment.unwrap_or(now + FAR)
     }
 }
 
-/// A time that is later, and exists.
+/// Returns a time that is later, and exists.
 pub fn later(from: Instant, by: Duration) -> Instant {
     from.checked_add(by).unwrap_or(from + FAR)
 }

@@ -1,6 +1,6 @@
-//! How the versions of a key follow each other.
+//! The rules for the versions of a key.
 
-/// Which versions may follow each other.
+/// The rule for versions that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Each one behind the other, without a gap.
@@ -9,7 +9,7 @@ pub enum Mode {
     Monotonic,
 }
 
-/// Where a key starts that is not remembered.
+/// The start of a key that is not remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// With this version.
@@ -18,25 +18,24 @@ pub enum Start {
     FirstSeen,
 }
 
-/// What happens to a key when a version has not come in time.
+/// The behaviour of a key when a version has not come in time.
 ///
 /// In each case an event names the missing versions.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnGap {
-    /// Give the missing versions up and go on with the first that is there. If they come later,
+    /// Gives the missing versions up and goes on with the first that is there. If they come later,
     /// they are duplicates.
     Skip,
-    /// Bring what waits behind the gap to the dead-letter sink, with
-    /// `Failure::Gap` and no attempts, and wait on.
+    /// Sends the messages behind the gap to the dead-letter sink, with `Failure::Gap` and no
+    /// attempts, and continues to wait.
     ///
-    /// The versions in the letters are missing from then on, as those of the gap are: later
-    /// messages of the key follow them to the sink until all of them have been sent again.
+    /// The versions in the letters are missing from then on, like those of the gap: later messages
+    /// of the key follow them to the sink until all of them have been sent again.
     DeadLetter,
-    /// Stop the key until an operator decides:
-    /// `LaneControl::skip` skips the gap,
-    /// `LaneControl::resume` waits once more. The missing version lets
-    /// it go on as well. The default.
+    /// Stops the key until an operator decides: `LaneControl::skip` skips the gap,
+    /// `LaneControl::resume` waits once more. The key also goes on when the missing version comes.
+    /// The default.
     #[default]
     Halt,
 }

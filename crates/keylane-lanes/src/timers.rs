@@ -1,4 +1,4 @@
-//! When something of a lane is due.
+//! The timers of lanes.
 
 use std::task::{Context, Poll};
 #[cfg(not(keylane_shuttle))]
@@ -21,7 +21,7 @@ use wheel::Wheel;
 #[cfg(keylane_shuttle)]
 use modelled::Wheel;
 
-/// One timer for all lanes: a backoff costs an entry here and no sleeping task.
+/// A timer for all lanes: a backoff costs an entry here and no sleeping task.
 ///
 /// The timer belongs to the runtime of the dispatcher. It is armed inside that runtime, because the
 /// wheel takes the timers and the clock of the runtime that it is touched in, and an operator may
@@ -39,7 +39,7 @@ pub struct Timers<D> {
 }
 
 impl<D> Timers<D> {
-    /// No timers yet, on this runtime; times are counted from `epoch`.
+    /// Returns a value without timers, on this runtime; times count from `epoch`.
     pub fn new(runtime: Handle, epoch: Instant) -> Self {
         Self {
             wheel: Mutex::new(None),
@@ -49,8 +49,8 @@ impl<D> Timers<D> {
         }
     }
 
-    /// Arms a timer, in nanoseconds since the epoch. True: the router was not asking the wheel, and
-    /// must be woken.
+    /// Arms a timer, in nanoseconds since the epoch. Returns `true` if the router was not polling
+    /// the wheel, and must be woken.
     #[must_use = "the router may sleep"]
     pub fn arm(&self, due: D, at: u64) -> bool {
         let mut wheel = lock(&self.wheel);
@@ -61,8 +61,8 @@ impl<D> Timers<D> {
         self.armed.fetch_add(1, Ordering::SeqCst) == 0
     }
 
-    /// Takes what is due into `due`. Ready if anything was. For the router alone, a task of the
-    /// runtime.
+    /// Moves the due entries into `due`. Ready if there were any. For the router alone, a task of
+    /// the runtime.
     pub fn poll_due(&self, cx: &mut Context<'_>, due: &mut Vec<D>) -> Poll<()> {
         if self.len() == 0 {
             return Poll::Pending;
@@ -91,7 +91,7 @@ impl<D> Timers<D> {
         self.armed.store(0, Ordering::SeqCst);
     }
 
-    /// How many timers are armed.
+    /// Returns the number of armed timers.
     pub fn len(&self) -> usize {
         self.armed.load(Ordering::SeqCst)
     }

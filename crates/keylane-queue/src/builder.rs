@@ -54,7 +54,7 @@ pub struct Builder<K, M, F, S = RandomState> {
 }
 
 impl Queue<(), ()> {
-    /// Starts to build a queue. The function returns the key of a message, owned:
+    /// Returns a builder of a queue. The function returns the key of a message, owned:
     /// `order.user.clone()`, not `&order.user`. It is called once per message, by `enqueue`.
     pub fn builder<K, M, F>(key: F) -> Builder<K, M, F>
     where
@@ -81,33 +81,36 @@ where
     F: Fn(&M) -> K + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Most messages accepted and not settled: parked, ready, leased and delayed.
+    /// Sets the maximum number of messages accepted and not settled: parked, ready, leased and
+    /// delayed.
     pub fn capacity(mut self, messages: usize) -> Self {
         self.capacity = messages;
         self
     }
 
-    /// Most messages of one key, the leased one included. Without it a single key can take the
-    /// whole [`capacity`](Self::capacity), and then the messages of all other keys wait for room.
+    /// Sets the maximum number of messages of one key, the leased one included. Without it a single
+    /// key can take the whole [`capacity`](Self::capacity), and then the messages of all other keys
+    /// wait for room.
     pub fn lane_capacity(mut self, messages: usize) -> Self {
         self.lane_capacity = Some(messages);
         self
     }
 
-    /// How long a worker may keep a message without [`extend`](super::Lease::extend): up to a year.
+    /// Sets how long a worker may keep a message without [`extend`](super::Lease::extend): up to a
+    /// year.
     pub fn lease_time(mut self, time: Duration) -> Self {
         self.lease_time = time;
         self
     }
 
-    /// Shards of the lane map, each with a lock of its own: a power of two, at least 2. Four per
-    /// core unless set.
+    /// Sets the number of shards of the lane map, each with its own lock: a power of two, at least
+    /// 2. The default is four per core.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// How keys are hashed. The default, [`RandomState`], withstands hostile keys.
+    /// Sets how keys are hashed. The default, [`RandomState`], withstands hostile keys.
     pub fn hasher<T>(self, hasher: T) -> Builder<K, M, F, T> {
         Builder {
             key: self.key,
@@ -120,17 +123,17 @@ where
         }
     }
 
-    /// Makes the queue, and spawns the task that ends expired leases on the current runtime.
+    /// Builds the queue, and spawns the task that ends expired leases on the current runtime.
     ///
-    /// That task needs a runtime that runs: while a runtime of one thread is not inside `block_on`,
+    /// That task needs a running runtime: while a runtime of one thread is not inside `block_on`,
     /// `dequeue` does not learn that a lease has expired ([`try_dequeue`](Queue::try_dequeue)
-    /// does). When the runtime is dropped the queue closes and no call waits any more; what is in
+    /// does). When the runtime is dropped, the queue closes and no call waits any more; messages in
     /// the queue can still be leased without waiting.
     ///
     /// # Errors
     ///
     /// [`SpawnError`] names the setting that does not fit, or says that there is no runtime, or one
-    /// without timers. That last one is found out by catching a panic of Tokio, as in
+    /// without timers. Missing timers are detected by catching a panic of Tokio, as in
     /// `Builder::spawn` of a dispatcher.
     pub fn spawn(self) -> Result<Queue<K, M>, SpawnError> {
         self.check()?;

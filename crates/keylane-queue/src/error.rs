@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// Why a queue could not be started.
+/// The reason why a queue could not be started.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpawnError {
@@ -25,7 +25,7 @@ pub enum SpawnError {
     Shards(usize),
 }
 
-/// Why a message was not accepted. The message comes back.
+/// The reason why a message was not accepted. The message comes back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum EnqueueError<M> {
@@ -38,7 +38,7 @@ pub enum EnqueueError<M> {
 }
 
 impl<M> EnqueueError<M> {
-    /// The message that was not accepted.
+    /// Returns the message that was not accepted.
     pub fn into_inner(self) -> M {
         match self {
             Self::LaneFull(message) | Self::Closed(message) => message,
@@ -46,7 +46,7 @@ impl<M> EnqueueError<M> {
     }
 }
 
-/// Why a message was not accepted at once. The message comes back.
+/// The reason why a message was not accepted at once. The message comes back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryEnqueueError<M> {
@@ -62,7 +62,7 @@ pub enum TryEnqueueError<M> {
 }
 
 impl<M> TryEnqueueError<M> {
-    /// The message that was not accepted.
+    /// Returns the message that was not accepted.
     pub fn into_inner(self) -> M {
         match self {
             Self::Full(message) | Self::LaneFull(message) | Self::Closed(message) => message,
@@ -99,7 +99,7 @@ impl<M> fmt::Debug for TryEnqueueError<M> {
     }
 }
 
-/// Why no message was leased at once.
+/// The reason why no message was leased at once.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TryDequeueError {
@@ -111,12 +111,12 @@ pub enum TryDequeueError {
     Closed,
 }
 
-/// Why a lease was not ended or extended.
+/// The reason why a lease was not ended or extended.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseError {
     /// The lease has expired, so its message went back to the head of its key: another worker may
-    /// have it, or may have completed it. What this worker did with it does not count.
+    /// have it, or may have completed it. The result of this worker does not count.
     #[error("the lease has expired")]
     Expired,
     /// A lease cannot be extended by zero. It is as it was.

@@ -14,9 +14,9 @@ use super::shared::Shared;
 /// A queue with a lane for each key, from which your own workers pull.
 ///
 /// [`enqueue`](Self::enqueue) puts a message into the lane of its key. [`dequeue`](Self::dequeue)
-/// leases the head of a lane that is not leased. So the messages of a key are worked on in order,
-/// one at a time, by as many workers as you like, and a slow worker delays no key but its own. Keys
-/// are served in the order in which they became ready.
+/// leases the head of a lane that is not leased. So workers handle the messages of a key in order,
+/// one at a time; there may be as many workers as you like, and a slow worker delays no key but its
+/// own. Keys are served in the order in which they became ready.
 ///
 /// Every step takes constant time, however many messages are parked behind leased keys. Only leases
 /// that are extended beyond the usual time, and messages that are delayed, are kept sorted, which
@@ -25,9 +25,9 @@ use super::shared::Shared;
 /// A handle is cheap to clone, and all clones are the same queue. The messages are dropped with the
 /// last handle and the last lease.
 ///
-/// What is not promised: a worker whose lease has expired may still be at work when the next one
-/// starts. Its `complete` is refused, but its effects elsewhere are not undone. Fence them with
-/// [`Lease::token`], or make leases long enough.
+/// There is one thing that the queue does not guarantee: a worker whose lease has expired may still
+/// be at work when the next one starts. Its `complete` is refused, but its effects elsewhere are
+/// not undone. Fence them with [`Lease::token`], or make leases long enough.
 ///
 /// # Threads and runtimes
 ///
@@ -106,7 +106,7 @@ where
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before it is ready, nothing was accepted, no room is taken, and the
+    /// If the future is dropped before it is ready, nothing is accepted, no room is taken, and the
     /// message is dropped with it.
     pub async fn enqueue(&self, message: M) -> Result<(), EnqueueError<M>> {
         let (key, hash) = (self.shared.locate)(&message);
@@ -156,16 +156,16 @@ where
 
     /// Waits for a message whose key is not leased, and leases it.
     ///
-    /// `None` once the queue is closed and every message has settled. While any message is leased
-    /// the caller waits, because that message may come back. `None` also when the runtime of the
-    /// queue is gone and no message is ready.
+    /// Returns `None` once the queue is closed and every message has settled. While any message is
+    /// leased the caller waits, because that message may come back. Returns `None` also when the
+    /// runtime of the queue is gone and no message is ready.
     ///
     /// Tasks that wait are served in the order in which they came.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before it is ready, nothing was leased: the message goes to the
-    /// next task.
+    /// If the future is dropped before it is ready, nothing is leased: the message goes to the next
+    /// task.
     pub async fn dequeue(&self) -> Option<Lease<K, M>> {
         loop {
             let permit = match self.shared.ready.try_acquire() {
@@ -212,7 +212,7 @@ where
         Err(TryDequeueError::Empty)
     }
 
-    /// Takes every message back that is not leased, also those that are delayed, and settles it as
+    /// Takes back all messages that are not leased, delayed ones included, and settles them as
     /// handed back. The messages of a key are in their order.
     ///
     /// Leased messages stay with their workers; if they come back to the queue, they can be taken
@@ -225,17 +225,17 @@ where
         self.shared.take_parked()
     }
 
-    /// Accepts no more messages. A task that waits in [`enqueue`](Self::enqueue) gets its message
-    /// back. What is in the queue can still be leased.
+    /// Closes the queue: it accepts no more messages. A task that waits in
+    /// [`enqueue`](Self::enqueue) gets its message back. Messages in the queue can still be leased.
     pub fn close(&self) {
         self.shared.close();
     }
 
     /// Closes the queue, and waits until every accepted message has settled.
     ///
-    /// It settles none itself: workers must go on, or [`take_parked`](Self::take_parked) must take
-    /// what is not leased. If the runtime of the queue goes first, it returns with what is
-    /// unsettled.
+    /// It settles no message itself: workers must go on, or [`take_parked`](Self::take_parked) must
+    /// take the messages that are not leased. If the runtime of the queue goes first, it returns,
+    /// and the report counts the messages that have not settled.
     ///
     /// # Cancel safety
     ///
@@ -248,32 +248,32 @@ where
         self.report()
     }
 
-    /// What has become of the messages until now.
+    /// Returns the counts of the messages until now.
     pub fn report(&self) -> Report {
         self.shared.report()
     }
 
-    /// How many messages are accepted and not settled: parked, ready, leased and delayed.
+    /// Returns how many messages are accepted and not settled: parked, ready, leased and delayed.
     pub fn len(&self) -> usize {
         usize::try_from(self.report().unsettled).unwrap_or(usize::MAX)
     }
 
-    /// How many messages are leased.
+    /// Returns how many messages are leased.
     pub fn leased(&self) -> usize {
         self.shared.leased()
     }
 
-    /// Whether every accepted message has settled.
+    /// Returns whether every accepted message has settled.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether no more messages are accepted.
+    /// Returns whether the queue accepts no more messages.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
 
-    /// Most messages accepted and not settled, as set with
+    /// Returns the maximum number of messages accepted and not settled, as set with
     /// [`Builder::capacity`](super::Builder::capacity).
     pub fn capacity(&self) -> usize {
         self.shared.capacity

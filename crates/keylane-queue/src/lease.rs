@@ -13,12 +13,13 @@ use super::lease_table::{Grant, Settlement};
 use super::returned::Returned;
 use super::shared::Shared;
 
-/// When a message is delivered again after a worker has failed with it.
+/// The time at which a message is delivered again after a worker has failed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redelivery {
     /// At once: it can be leased after the other keys that are ready.
     Now,
-    /// After this time; more than a year counts as a year. Until then nothing of its key is leased.
+    /// After this time; more than a year counts as a year. Until then no message of its key is
+    /// leased.
     After(Duration),
     /// Never: it settles as given up, and the next message of its key can be leased.
     Never,
@@ -36,8 +37,8 @@ pub enum Redelivery {
 /// another worker may have the message now.
 ///
 /// A message is lent and not moved: the queue must be able to give it to the next worker while a
-/// late one still reads it. So workers see `&M`, and `M` is `Sync` and need not be `Clone`. What a
-/// worker must own, it clones; an `Arc` as message makes that cheap.
+/// late one still reads it. So workers see `&M`, and `M` is `Sync` and need not be `Clone`. A
+/// worker clones what it must own; an `Arc` as message makes that cheap.
 ///
 /// # Examples
 ///
@@ -91,23 +92,23 @@ impl<K, M> Lease<K, M> {
         }
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &M {
         self.item.message.get()
     }
 
-    /// The key of the message.
+    /// Returns the key of the message.
     pub fn key(&self) -> &K {
         self.item.key.get()
     }
 
-    /// How many times the message was leased, this time included.
+    /// Returns how many times the message was leased, this time included.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The number of this lease. Each lease of a queue has a larger one than all before it,
-    /// whatever their keys. Tokens begin at 1 in each queue.
+    /// Returns the number of this lease. Each lease of a queue has a larger number than all before
+    /// it, whatever their keys. Tokens begin at 1 in each queue.
     ///
     /// A token *fences* what a worker writes elsewhere: a store that remembers the largest token
     /// that it has seen for a key, and refuses smaller ones, is safe from workers whose lease has
@@ -116,19 +117,21 @@ impl<K, M> Lease<K, M> {
         self.id.token
     }
 
-    /// When the lease expires, by the clock of the queue's runtime, or `None` if it has expired.
+    /// Returns when the lease expires, by the clock of the queue's runtime, or `None` if it has
+    /// expired.
     pub fn expires_at(&self) -> Option<tokio::time::Instant> {
         let (expires_at, _) = self.shared.expiry(self.id)?;
         Some(tokio::time::Instant::from_std(expires_at))
     }
 
-    /// How long the lease lasts from now; zero if it has expired.
+    /// Returns how long the lease lasts from now; zero if it has expired.
     pub fn time_left(&self) -> Duration {
         let expiry = self.shared.expiry(self.id);
         expiry.map_or(Duration::ZERO, |(_, time_left)| time_left)
     }
 
-    /// Lets the lease expire in `time` from now, unless it would expire later than that anyway.
+    /// Extends the lease: it expires in `time` from now, unless it would expire later than that
+    /// anyway.
     ///
     /// # Errors
     ///
@@ -140,7 +143,7 @@ impl<K, M> Lease<K, M> {
 }
 
 impl<K: Eq + Clone, M> Lease<K, M> {
-    /// The worker is done with the message: it settles, and the next one of its key can be leased.
+    /// Completes the message: it settles, and the next message of its key can be leased.
     ///
     /// # Errors
     ///
@@ -151,7 +154,7 @@ impl<K: Eq + Clone, M> Lease<K, M> {
         returned.map(drop)
     }
 
-    /// The worker has failed with the message, and says when it is delivered again.
+    /// Reports that the worker has failed with the message, and when the queue delivers it again.
     ///
     /// The queue counts the attempts and leaves it to the worker when to give up. A worker that
     /// never looks at [`attempt`](Self::attempt) gets a message that always fails again and again.
@@ -169,11 +172,11 @@ impl<K: Eq + Clone, M> Lease<K, M> {
         self.shared.delay(self.id, delay)
     }
 
-    /// Gives up on the message, and takes it: [`Redelivery::Never`] for a worker that still needs
-    /// it.
+    /// Gives up on the message and returns it, like [`Redelivery::Never`] for a worker that still
+    /// needs the message.
     ///
     /// The next message of its key can be leased from here on. A worker that must store the message
-    /// before that, as a dead letter for example, does so before it calls this.
+    /// before that, for example as a dead letter, does so before this call.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! What a queue decides: which messages are ready, which are leased, and when it is finished. No
-//! lock, no clock, no lanes: the time is an argument, and what must follow is returned.
+//! The decisions of a queue: which messages are ready, which are leased, and when it is finished.
+//! No lock, no clock, no lanes: the time is an argument, and the effects are returned.
 //!
 //! ```text
 //!  push ──► ready ──lease──► leased ──end──► the caller: settle, or delay

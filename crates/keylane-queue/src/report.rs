@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What has become of every message that a queue accepted.
+/// The outcomes of all messages that a queue accepted.
 ///
 /// `completed + given_up + handed_back + unsettled = accepted`.
 #[non_exhaustive]

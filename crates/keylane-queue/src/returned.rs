@@ -42,22 +42,22 @@ impl<K, M> Returned<K, M> {
         }
     }
 
-    /// The key of the message.
+    /// Returns the key of the message.
     pub fn key(&self) -> &K {
         self.item.key.get()
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &M {
         self.item.message.get()
     }
 
-    /// How many times the message was leased. If it was, it may have had an effect.
+    /// Returns how many times the message was leased. Above 0, it may have had an effect.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// The message, owned.
+    /// Returns the message, owned.
     ///
     /// # Errors
     ///

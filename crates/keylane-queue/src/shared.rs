@@ -1,6 +1,6 @@
-//! What handles, leases and the driver share: the lease table under its lock, the lanes, and the
-//! tasks that wait. The functions stand in the order of a message's way; [`timing`](super::timing)
-//! has those that look at the time.
+//! The state that handles, leases and the driver share: the lease table under its lock, the lanes,
+//! and the tasks that wait. The functions are in the order of a message's way;
+//! [`timing`](super::timing) has those that depend on the time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a queue does with time: leases that expire or are extended, heads that are delayed.
+//! Time in a queue: leases that expire or are extended, heads that are delayed.
 
 use std::task::Waker;
 use std::time::Duration;

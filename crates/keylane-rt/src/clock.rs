@@ -12,14 +12,14 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Nanoseconds from one moment to a later one, as far as a word counts them.
+/// Returns the nanoseconds from one moment to a later one, as far as a `u64` counts them.
 #[inline]
 pub fn nanos_since(epoch: Instant, now: Instant) -> u64 {
     let nanos = now.saturating_duration_since(epoch).as_nanos();
     u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
-/// The time of the runtime the caller is in.
+/// Returns the time of the caller's runtime.
 #[cfg(not(keylane_shuttle))]
 #[inline]
 pub fn now() -> Instant {
@@ -29,8 +29,8 @@ pub fn now() -> Instant {
 /// Counts time in ticks of some eight milliseconds, for what is asked for each message: to read the
 /// clock costs a tenth of what a message costs.
 ///
-/// On Linux it reads the coarse clock of the kernel, which costs a sixth of that. Where the time of the
-/// runtime can be paused, it reads that.
+/// On Linux it reads the coarse clock of the kernel, which costs a sixth of that. Where the time of
+/// the runtime can be paused, it reads that.
 #[derive(Debug)]
 pub struct Ticker {
     epoch: Instant,
@@ -47,13 +47,13 @@ pub struct Tick(u32);
 /// Of how many nanoseconds there are in a tick.
 const TICK_LOG2: u32 = 23;
 
-/// In ticks, how far the coarse clock may be behind the exact one: a hundredth of a second where the
-/// kernel looks at it most seldom.
+/// In ticks, how far the coarse clock may be behind the exact one: a hundredth of a second where
+/// the kernel looks at it most seldom.
 #[cfg(all(target_os = "linux", not(keylane_shuttle)))]
 const COARSE_LAG: u32 = 2;
 
 impl Ticker {
-    /// Counts from now.
+    /// Returns a ticker that counts from now.
     pub fn new(_runtime: &crate::Handle) -> Self {
         Self {
             epoch: now(),
@@ -62,7 +62,7 @@ impl Ticker {
         }
     }
 
-    /// The tick of this moment, or one that is up to 25 milliseconds later.
+    /// Returns the tick of this moment, or one that is up to 25 milliseconds later.
     #[inline]
     pub fn now(&self) -> Tick {
         #[cfg(all(target_os = "linux", not(keylane_shuttle)))]
@@ -73,7 +73,7 @@ impl Ticker {
         self.at(now())
     }
 
-    /// The tick of this time.
+    /// Returns the tick of this time.
     pub fn at(&self, time: Instant) -> Tick {
         Tick::of(nanos_since(self.epoch, time))
     }
@@ -89,7 +89,7 @@ impl Tick {
         Self(u32::try_from(nanos >> TICK_LOG2).map_or(most, |tick| tick.min(most)))
     }
 
-    /// Which one it is, up to `i32::MAX`, or a little more if it is that of a moment.
+    /// Returns its number, up to `i32::MAX`, or a little more if it is the tick of a moment.
     #[inline]
     pub fn number(self) -> u32 {
         self.0
@@ -111,8 +111,8 @@ fn cannot_pause(runtime: &crate::Handle) -> bool {
     runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread
 }
 
-/// The clock of one runtime, to be read from any thread: outside of every runtime, and in another
-/// one whose time may be paused.
+/// The clock of one runtime. It can be read from any thread, outside of every runtime, and in
+/// another runtime whose time may be paused.
 #[derive(Debug)]
 pub struct RuntimeClock {
     /// `None` if its time is the system's.
@@ -121,7 +121,7 @@ pub struct RuntimeClock {
 }
 
 impl RuntimeClock {
-    /// The clock of this runtime.
+    /// Returns the clock of this runtime.
     #[cfg(not(keylane_shuttle))]
     pub fn new(runtime: &crate::Handle) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl RuntimeClock {
         }
     }
 
-    /// The time of the runtime.
+    /// Returns the time of the runtime.
     #[cfg(not(keylane_shuttle))]
     #[inline]
     pub fn now(&self) -> Instant {
@@ -144,40 +144,40 @@ impl RuntimeClock {
         }
     }
 
-    /// The clock of the model.
+    /// Returns the clock of the model.
     #[cfg(keylane_shuttle)]
     pub fn new(_: &crate::Handle) -> Self {
         Self {}
     }
 
-    /// The time of the model.
+    /// Returns the time of the model.
     #[cfg(keylane_shuttle)]
     pub fn now(&self) -> Instant {
         now()
     }
 }
 
-/// Wakes its task at a time of its own; the heads in backoff share a wheel instead.
+/// An alarm that wakes its task at its own time; the heads in backoff share a wheel instead.
 #[cfg(not(keylane_shuttle))]
 #[derive(Debug)]
 pub struct Alarm(std::pin::Pin<Box<tokio::time::Sleep>>);
 
 #[cfg(not(keylane_shuttle))]
 impl Alarm {
-    /// Goes off at this time.
+    /// Returns an alarm that goes off at this time.
     pub fn new(at: Instant) -> Self {
         Self(Box::pin(tokio::time::sleep_until(at.into())))
     }
 
-    /// Goes off at this time instead.
+    /// Sets another time.
     pub fn reset(&mut self, at: Instant) {
         if self.0.deadline() != at.into() {
             self.0.as_mut().reset(at.into());
         }
     }
 
-    /// Asks whatever is left of the task's budget: a handler that spends it all in each poll has a
-    /// time-out too.
+    /// Returns `Ready` once the alarm goes off, also when the task's budget is spent: a handler
+    /// that spends all of it in each poll has a time-out too.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let alarm = tokio::task::coop::unconstrained(self.0.as_mut());
         std::pin::pin!(alarm).poll(cx)
@@ -204,13 +204,13 @@ mod modelled {
         static NOW: Cell<Instant> = Cell::new(*ORIGIN);
     }
 
-    /// The time of the model.
+    /// Returns the time of the model.
     #[inline]
     pub fn now() -> Instant {
         NOW.get()
     }
 
-    /// The time is at least this from now on.
+    /// Moves the time to at least this one.
     pub fn reach(time: Instant) {
         NOW.set(NOW.get().max(time));
     }
@@ -225,12 +225,12 @@ mod modelled {
             Self(at)
         }
 
-        /// It is this time instead.
+        /// Sets another time.
         pub fn reset(&mut self, at: Instant) {
             self.0 = at;
         }
 
-        /// Ready once it goes off.
+        /// Returns `Ready` once it goes off.
         pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
             if rt::one_in(2) {
                 reach(self.0);

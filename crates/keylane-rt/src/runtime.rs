@@ -48,9 +48,9 @@ pub use std::sync::Arc;
 
 use std::task::{Context, Poll};
 
-/// A value in cache lines of its own. What is read for every message and hardly ever written stays
-/// in the readers' caches while its neighbours are written; what many threads write costs each of
-/// them as few lines as it has.
+/// A value in its own cache lines. A value that every message reads and that is hardly ever written
+/// stays in the readers' caches while its neighbours are written; a value that many threads write
+/// costs each of them as few lines as it has.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct OwnLine<T>(pub T);
@@ -75,7 +75,7 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Spends one operation of this task's budget. False: there is none left, let others run.
+/// Spends one operation of this task's budget. Returns `false` if none is left: let others run.
 #[cfg(not(keylane_shuttle))]
 #[inline]
 pub fn spend_budget() -> bool {
@@ -93,14 +93,14 @@ pub fn spend_budget() -> bool {
     }
 }
 
-/// The budget may be used up at any turn.
+/// Returns whether there is budget left, which may be used up at any turn.
 #[cfg(keylane_shuttle)]
 #[inline]
 pub fn spend_budget() -> bool {
     !one_in(4)
 }
 
-/// A die that the scheduler throws, so that a schedule can be repeated.
+/// Throws a die of the scheduler, so that a schedule can be repeated.
 #[cfg(keylane_shuttle)]
 pub fn one_in(sides: u32) -> bool {
     use shuttle::rand::Rng;
@@ -130,7 +130,7 @@ pub async fn step_aside() {
     .await;
 }
 
-/// Takes messages from the channel, up to `limit`. Ready with 0: it is closed and empty.
+/// Takes messages from the channel, up to `limit`. Ready with 0 once it is closed and empty.
 #[cfg(not(keylane_shuttle))]
 pub fn poll_recv_many<T>(
     channel: &mut mpsc::UnboundedReceiver<T>,
@@ -141,7 +141,7 @@ pub fn poll_recv_many<T>(
     channel.poll_recv_many(cx, batch, limit)
 }
 
-/// Takes messages from the channel, up to `limit`. Ready with 0: it is closed and empty.
+/// Takes messages from the channel, up to `limit`. Ready with 0 once it is closed and empty.
 #[cfg(keylane_shuttle)]
 pub fn poll_recv_many<T>(
     channel: &mut mpsc::UnboundedReceiver<T>,
@@ -163,51 +163,51 @@ pub fn poll_recv_many<T>(
     Poll::Ready(taken)
 }
 
-/// The runtime the caller is in.
+/// Returns the runtime of the caller.
 #[cfg(not(keylane_shuttle))]
 pub fn runtime() -> Option<Handle> {
     Handle::try_current().ok()
 }
 
-/// The runtime of the model.
+/// Returns the runtime of the model.
 #[cfg(keylane_shuttle)]
 pub fn runtime() -> Option<Handle> {
     Some(Handle::current())
 }
 
-/// Makes a call inside this runtime, whose clock and timers it then has, whichever thread it is on.
+/// Makes a call inside this runtime, with its clock and timers, on whichever thread.
 #[cfg(not(keylane_shuttle))]
 pub fn inside<R>(runtime: &Handle, call: impl FnOnce() -> R) -> R {
     let _entered = runtime.enter();
     call()
 }
 
-/// The model has one runtime, and one time.
+/// Makes a call: the model has one runtime, and one time.
 #[cfg(keylane_shuttle)]
 pub fn inside<R>(_: &Handle, call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// How many tasks of this runtime can be polled at the same time.
+/// Returns how many tasks of this runtime can be polled at the same time.
 #[cfg(not(keylane_shuttle))]
 pub fn workers(runtime: &Handle) -> usize {
     runtime.metrics().num_workers().max(1)
 }
 
-/// How many tasks can be polled at the same time.
+/// Returns how many tasks can be polled at the same time.
 #[cfg(keylane_shuttle)]
 pub fn workers(_: &Handle) -> usize {
     2
 }
 
-/// Whether the runtime that the caller is in has timers: better a typed error now than a panic at
-/// the first retry.
+/// Returns whether the runtime of the caller has timers: a typed error now is better than a panic
+/// at the first retry.
 #[cfg(not(keylane_shuttle))]
 pub fn has_timers() -> bool {
     std::panic::catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_ok()
 }
 
-/// The model has timers.
+/// Returns `true`: the model has timers.
 #[cfg(keylane_shuttle)]
 pub fn has_timers() -> bool {
     true

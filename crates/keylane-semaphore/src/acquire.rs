@@ -19,8 +19,8 @@ use super::waiter::{Waiter, WaiterStage};
 /// The place in the lane was taken by that call and not by the first poll: two `Acquire`s of one
 /// key get their permits in the order of the calls, whichever is polled first.
 ///
-/// One that has its permit and is neither polled nor dropped blocks its key, as an unpolled guard
-/// of a lock does.
+/// An `Acquire` that has its permit and is neither polled nor dropped blocks its key, as an
+/// unpolled guard of a lock does.
 ///
 /// # Errors
 ///
@@ -32,8 +32,8 @@ use super::waiter::{Waiter, WaiterStage};
 ///
 /// # Cancel safety
 ///
-/// If it is dropped, it leaves its lane at once, and those behind it move up in their order. A
-/// permit that it was given already goes to the next one.
+/// If the future is dropped, it leaves its lane at once, and those behind it move up in their
+/// order. A permit that it has already goes to the next one.
 #[must_use = "an `Acquire` that is dropped loses its place"]
 pub struct Acquire<K: Eq + Clone> {
     /// `None` once this has become a permit, and then there is nothing to give back.
@@ -47,12 +47,12 @@ impl<K: Eq + Clone> Acquire<K> {
         Self { claim, waiter }
     }
 
-    /// The key. `None` if there is none, or if this has become a permit.
+    /// Returns the key. `None` if there is none, or if this has become a permit.
     pub fn key(&self) -> Option<&K> {
         self.claim.as_ref()?.key.as_ref().map(Quiet::get)
     }
 
-    /// The permit, if it can be had without waiting.
+    /// Returns the permit, if there is no need to wait for it.
     ///
     /// # Errors
     ///

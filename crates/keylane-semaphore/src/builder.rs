@@ -31,7 +31,7 @@ pub struct KeyedSemaphoreBuilder<K, S = RandomState> {
 }
 
 impl<K> KeyedSemaphore<K> {
-    /// A builder, for other settings than the defaults.
+    /// Returns a builder, for other settings than the defaults.
     pub fn builder() -> KeyedSemaphoreBuilder<K> {
         KeyedSemaphoreBuilder {
             hasher: RandomState::new(),
@@ -45,33 +45,33 @@ impl<K> KeyedSemaphore<K> {
 }
 
 impl<K, S> KeyedSemaphoreBuilder<K, S> {
-    /// Most reservations, waiters and permits at once, all keys together.
+    /// Sets the maximum number of reservations, waiters and permits at once, all keys together.
     pub fn capacity(mut self, waiters: usize) -> Self {
         self.capacity = waiters;
         self
     }
 
-    /// Most permits at once, all keys together. If this is not below the capacity it limits
-    /// nothing: a waiter then waits for its own key only.
+    /// Sets the maximum number of permits at once, all keys together. If this is not below the
+    /// capacity, it limits nothing: a waiter then waits for its own key only.
     pub fn concurrency(mut self, permits: usize) -> Self {
         self.concurrency = permits;
         self
     }
 
-    /// Most waiters of one key, the permit of the key included.
+    /// Sets the maximum number of waiters of one key, the permit of the key included.
     pub fn lane_capacity(mut self, waiters: usize) -> Self {
         self.lane_capacity = Some(waiters);
         self
     }
 
-    /// How many parts the map of lanes has, each with a lock of its own; a power of two, at least
+    /// Sets the number of shards of the lane map, each with its own lock; a power of two, at least
     /// 2.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// How keys are hashed. The default resists keys that were chosen to collide.
+    /// Sets how keys are hashed. The default resists keys that were chosen to collide.
     pub fn hasher<T>(self, hasher: T) -> KeyedSemaphoreBuilder<K, T> {
         KeyedSemaphoreBuilder {
             hasher,
@@ -93,8 +93,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`SettingError`] if a limit is 0 or too large to be counted, or if the number of shards is not
-    /// a power of two.
+    /// [`SettingError`] if a limit is 0 or too large to be counted, or if the number of shards is
+    /// not a power of two.
     pub fn build(self) -> Result<KeyedSemaphore<K>, SettingError> {
         for (setting, value) in [
             ("capacity", self.capacity),

@@ -1,10 +1,10 @@
-//! What can go wrong at a keyed semaphore, one small type per operation.
+//! The errors of a keyed semaphore, one small type per operation.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Why a semaphore could not be built. Each names the setting to change.
+/// The reason why a semaphore could not be built. Each variant names the setting to change.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingError {
@@ -24,7 +24,7 @@ pub enum SettingError {
 #[error("the semaphore is closed")]
 pub struct Closed;
 
-/// Why [`acquire`](super::KeyedSemaphore::acquire) gave no permit. The key comes back.
+/// The reason why [`acquire`](super::KeyedSemaphore::acquire) gave no permit. The key comes back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum AcquireError<K> {
@@ -36,7 +36,8 @@ pub enum AcquireError<K> {
     Closed(K),
 }
 
-/// Why [`try_acquire`](super::KeyedSemaphore::try_acquire) gave no permit. The key comes back.
+/// The reason why [`try_acquire`](super::KeyedSemaphore::try_acquire) gave no permit. The key comes
+/// back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryAcquireError<K> {
@@ -48,7 +49,7 @@ pub enum TryAcquireError<K> {
     Closed(K),
 }
 
-/// Why [`try_reserve`](super::KeyedSemaphore::try_reserve) gave no reservation.
+/// The reason why [`try_reserve`](super::KeyedSemaphore::try_reserve) gave no reservation.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryReserveError {
@@ -61,7 +62,7 @@ pub enum TryReserveError {
 }
 
 impl<K> AcquireError<K> {
-    /// The key for which there is no permit.
+    /// Returns the key for which there is no permit.
     pub fn into_inner(self) -> K {
         match self {
             Self::LaneFull(key) | Self::Closed(key) => key,
@@ -70,7 +71,7 @@ impl<K> AcquireError<K> {
 }
 
 impl<K> TryAcquireError<K> {
-    /// The key for which there is no permit.
+    /// Returns the key for which there is no permit.
     pub fn into_inner(self) -> K {
         match self {
             Self::NoPermits(key) | Self::Closed(key) => key,

@@ -10,8 +10,8 @@ use super::permit::KeyedPermit;
 use super::reservation::{Reservation, Reserve};
 use super::shared::Shared;
 
-/// One permit per key at a time, in the order in which they were asked for; different keys hold
-/// permits at the same time.
+/// A semaphore with one permit per key at a time, granted in the order of the requests. Different
+/// keys hold permits at the same time.
 ///
 /// Use it for work that stays in the caller's own future, such as a request in a service. Nothing
 /// is spawned, the work needs to be neither `Send` nor `'static`, and no runtime is needed. Work
@@ -80,23 +80,23 @@ impl<K> KeyedSemaphore<K> {
         reservation.ok_or(TryReserveError::Full)
     }
 
-    /// Whether the semaphore is closed.
+    /// Returns whether the semaphore is closed.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }
 
-    /// How much of the capacity is used: reservations, waiters and permits.
+    /// Returns how much of the capacity is used: reservations, waiters and permits.
     pub fn len(&self) -> usize {
         self.shared.capacity.in_use()
     }
 
-    /// Whether there is no reservation, no waiter and no permit.
+    /// Returns whether there is no reservation, no waiter and no permit.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many permits are held. `None` if the concurrency is not below the capacity, because
-    /// permits are not counted then.
+    /// Returns how many permits are held. `None` if the concurrency is not below the capacity,
+    /// because permits are not counted then.
     pub fn permits_in_use(&self) -> Option<usize> {
         self.shared.permits_in_use()
     }
@@ -166,13 +166,13 @@ impl<K: Hash + Eq + Clone> KeyedSemaphore<K> {
         })
     }
 
-    /// How many keys have a permit or a waiter: a sum over the shards, not over the keys.
+    /// Returns how many keys have a permit or a waiter: a sum over the shards, not over the keys.
     pub fn lanes(&self) -> usize {
         self.shared.lanes()
     }
 
-    /// Fails everything that waits, and all calls from now on. Permits stay valid until they are
-    /// dropped.
+    /// Closes the semaphore: fails everything that waits, and all calls from now on. Permits stay
+    /// valid until they are dropped.
     pub fn close(&self) {
         self.shared.close();
     }

@@ -2,12 +2,12 @@
 //!
 //! # In detail
 //!
-//! A semaphore with keys: one permit per key at a time, in the order in which they were asked for.
+//! A semaphore with keys: one permit per key at a time, granted in the order of the requests.
 //!
-//! A `Dispatcher` takes messages and runs a handler for each in a task of its
-//! own. Where the work is a future that the caller polls anyway, such as a request in a service,
-//! nothing has to be moved: the future only has to wait until no other work of its key runs. It
-//! does so by holding a [`KeyedPermit`] of a [`KeyedSemaphore`].
+//! A `Dispatcher` takes messages and runs a handler for each in a separate task. Where the work is
+//! a future that the caller polls anyway, such as a request in a service, nothing has to be moved:
+//! the future only has to wait until no other work of its key runs. It does so with a
+//! [`KeyedPermit`] of a [`KeyedSemaphore`].
 //!
 //! ```text
 //!  reserve ──► Reservation ──acquire(key)──► Acquire ────await────► KeyedPermit ──drop
@@ -21,10 +21,10 @@
 //! [`Reservation::acquire`] takes the place in the lane when it is called and not when its future
 //! is first polled.
 //!
-//! The lanes are those of the dispatcher and of the `Queue`: the same map and the
-//! same state machine. What is parked in them is a waiter and not a message. An `acquire` whose key
-//! is free and that finds a free permit has it at once: it allocates nothing but the lane's entry
-//! in the map, and touches no waker.
+//! The lanes are those of the dispatcher and of the `Queue`: the same map and the same state
+//! machine. A waiter is parked in them, and not a message. An `acquire` whose key is free and that
+//! finds a free permit has it at once: it allocates nothing but the lane's entry in the map, and
+//! touches no waker.
 //!
 //! # The stages of a waiter
 //!

@@ -6,9 +6,9 @@ use keylane_rt::unwind::Quiet;
 
 use super::shared::Claim;
 
-/// The permit of a key: while it lives, the key has no other.
+/// The permit of a key: while it exists, the key has no other.
 ///
-/// When it is dropped, also by a panic that unwinds, the next waiter of its key is next.
+/// When it is dropped, also by a panic that unwinds, it is the turn of the next waiter of its key.
 #[must_use = "a permit that is dropped is given back"]
 pub struct KeyedPermit<K: Eq + Clone>(Claim<K>);
 
@@ -18,7 +18,7 @@ impl<K: Eq + Clone> KeyedPermit<K> {
         Self(claim)
     }
 
-    /// The key. `None` if the permit was acquired without one.
+    /// Returns the key. `None` if the permit was acquired without one.
     pub fn key(&self) -> Option<&K> {
         self.0.key.as_ref().map(Quiet::get)
     }

@@ -30,7 +30,7 @@ impl<K> Reservation<K> {
 }
 
 impl<K: Eq + Clone> Reservation<K> {
-    /// Takes a place in the lane of this key now, behind all that were taken before.
+    /// Takes a place in the lane of this key now, behind all places that were taken before.
     ///
     /// # Errors
     ///

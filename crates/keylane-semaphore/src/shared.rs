@@ -1,5 +1,5 @@
-//! What the handle, reservations, futures and permits share. It carries out what lanes and slots
-//! decide.
+//! The state that the handle, reservations, futures and permits share. It carries out the decisions
+//! of lanes and slots.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! What a source has to do.
+//! The traits that a source implements.
 
 use std::fmt;
 use std::future::Future;
@@ -13,12 +13,12 @@ use super::raw::RawMessage;
 use super::settlement::{Outcome, Settlement, SourceLetter};
 use crate::BoxError;
 
-/// Where messages come from with the obligation to settle them.
+/// A source of messages that must be settled.
 ///
-/// One task, the driver, owns the source and calls it: one call at a time, so a source needs no lock.
-/// A call that does not return within `stall_after`, returns
-/// an error or panics ends all generations of the source, and [`open`](Self::open) is called again
-/// after a pause. Dropping the source closes it.
+/// One task, the driver, owns the source and calls it: one call at a time, so a source needs no
+/// lock. A call that does not return within `stall_after`, returns an error or panics ends all
+/// generations of the source. After a pause the driver calls [`open`](Self::open) again. Dropping
+/// the source closes it.
 ///
 /// # Examples
 ///
@@ -87,55 +87,55 @@ use crate::BoxError;
             `.decode(|raw| ...)`"
 )]
 pub trait Source: Send + 'static {
-    /// What the dispatcher handles.
+    /// The message that the dispatcher handles.
     type Message: Send + Sync + 'static;
 
-    /// What names a delivery to this source.
+    /// The position that identifies a delivery to this source.
     type Position: Clone + PartialEq + fmt::Debug + Send + Sync + 'static;
 
-    /// A name for events and logs, without secrets.
+    /// Returns a name for events and logs, without secrets.
     fn name(&self) -> String {
         "source".to_owned()
     }
 
-    /// What this source can do. Asked once.
+    /// Returns what this source can do. Called once.
     fn features(&self) -> Features;
 
     /// Checks that the source can be consumed as it is. Called once, before anything else.
     ///
     /// # Errors
     ///
-    /// What is missing. `consume` returns it.
+    /// Says what is missing. `consume` returns this error.
     fn validate(&self) -> Result<(), SourceError> {
         Ok(())
     }
 
-    /// Connects. Called first of all, and again after a failure or a stall: every generation from
-    /// before is over then, and what was handed over in it and not confirmed comes again.
+    /// Connects the source. Called at the start, and again after a failure or a stall. All earlier
+    /// generations are over then, and their messages that were not confirmed come again.
     ///
     /// # Errors
     ///
-    /// The driver waits, twice as long each time up to
-    /// `IntakeSettings::longest_pause`, and calls it again.
+    /// After an error the driver waits, twice as long each time up to
+    /// `IntakeSettings::longest_pause`, and calls this again.
     ///
     /// # Cancel safety
     ///
-    /// It may be dropped at an await: by a stop, and when it takes too long.
+    /// The future may be dropped at an await: by a stop, and when it takes too long.
     fn open(&mut self) -> impl Future<Output = Result<(), SourceError>> + Send;
 
     /// Waits for messages, or for other news, and returns at `into.until()` at the latest.
     ///
-    /// Returns as soon as there is something: what is there goes into `into`, up to its room. With
-    /// no room it waits for other news only.
+    /// Returns as soon as there is something, and pushes what is there into `into`, up to its room.
+    /// With no room it waits for other news only.
     ///
     /// # Errors
     ///
-    /// When the source has to be opened again.
+    /// After an error the driver opens the source again.
     ///
     /// # Cancel safety
     ///
-    /// It is dropped at an await whenever the driver has something else to do. What was pushed into
-    /// `into` before is handed over; nothing else may be lost.
+    /// The driver drops the future at an await whenever it has something else to do. What was
+    /// pushed into `into` before is handed over; nothing else may be lost.
     fn receive(
         &mut self,
         into: &mut Deliveries<Self::Message, Self::Position>,
@@ -143,22 +143,21 @@ pub trait Source: Send + 'static {
 
     /// Takes settlements, in the order in which they happened. Each delivery settles once.
     ///
-    /// It may return before the source's server has confirmed them: see
-    /// [`confirm`](Self::confirm).
+    /// It may return before the source's server has confirmed them: see [`confirm`](Self::confirm).
     ///
     /// # Errors
     ///
-    /// When the source has to be opened again. What was to be settled counts as not confirmed.
+    /// After an error the driver opens the source again. These settlements count as not confirmed.
     ///
     /// # Cancel safety
     ///
-    /// Dropped only when it takes too long; then the source is opened again.
+    /// The future is dropped only when it takes too long; then the source is opened again.
     fn settle(
         &mut self,
         settled: &[Settlement<Self::Position>],
     ) -> impl Future<Output = Result<(), SourceError>> + Send;
 
-    /// Waits until everything that was settled so far is confirmed: it will not come again.
+    /// Waits until all settlements so far are confirmed: these messages do not come again.
     ///
     /// # Errors
     ///
@@ -171,8 +170,8 @@ pub trait Source: Send + 'static {
         async { Ok(()) }
     }
 
-    /// No work of these generations is here any more, and what settled in time was told: lets them
-    /// go. Called after [`Received::Revoked`].
+    /// Releases these generations. Called after [`Received::Revoked`], when no message of them is
+    /// here any more and the source has the settlements that came in time.
     ///
     /// # Errors
     ///
@@ -185,7 +184,8 @@ pub trait Source: Send + 'static {
         async { Ok(()) }
     }
 
-    /// Has the source hold these for another [`lease`](Features::lease).
+    /// Extends the lease of these messages: the source holds them for another
+    /// [`lease`](Features::lease).
     ///
     /// # Errors
     ///
@@ -198,8 +198,8 @@ pub trait Source: Send + 'static {
         async { Err(SourceError::unsupported("extend a lease")) }
     }
 
-    /// Reads these again, which were handed over before and not settled, and pushes them in this
-    /// order. What is not there any more is left out.
+    /// Reads these positions again and pushes their messages in this order. The messages were
+    /// handed over before and are not settled. A message that does not exist any more is left out.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ pub trait Source: Send + 'static {
         async { Err(SourceError::unsupported("read a position again")) }
     }
 
-    /// Keeps a dead letter. It is durable when this returns; the delivery itself settles
+    /// Keeps a dead letter. The letter is durable when this returns; the delivery itself settles
     /// afterwards, as [`Outcome::DeadLettered`].
     ///
     /// # Errors
@@ -229,21 +229,23 @@ pub trait Source: Send + 'static {
         async { Err(SourceError::unsupported("keep dead letters")) }
     }
 
-    /// What is called before each attempt starts, if the source counts them as they start.
+    /// Returns the guard that is called before each attempt starts, for a source that counts
+    /// starts.
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<Self::Position>>> {
         None
     }
 
-    /// Nothing is held any more, and everything is confirmed or given back: leaves.
+    /// Closes the source. Called when it has no messages here any more, and everything is confirmed
+    /// or given back.
     ///
     /// # Errors
     ///
-    /// Reported in the log.
+    /// The driver logs the error.
     fn close(&mut self) -> impl Future<Output = Result<(), SourceError>> + Send {
         async { Ok(()) }
     }
 
-    /// Decodes the messages of a source of raw ones.
+    /// Decodes the messages of a source of raw messages.
     ///
     /// The function runs in the driver's task: it must not block. A message for which it returns an
     /// error or panics becomes a dead letter, in the order of its raw key: see [`Decoded`], and
@@ -327,30 +329,30 @@ pub trait Source: Send + 'static {
     }
 }
 
-/// Why [`Source::receive`] has returned.
+/// The reason why [`Source::receive`] returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received<P> {
-    /// Messages were handed over, perhaps none. What is said of [parts](Deliveries::part_failed) alone
-    /// does not count as a sign that the source is well.
+    /// Messages were handed over, perhaps none. News of [parts](Deliveries::part_failed) alone does
+    /// not count as a sign that the source is well.
     Messages,
     /// Nothing has come, and the source is well.
     Idle,
     /// These generations end. The source waits for [`release`](Source::release), and takes
     /// settlements of them until then.
     Revoked(Vec<Generation>),
-    /// These generations are over, and another process may have them already. Attempts in flight are
-    /// dropped at once, and what settles of them is not told to the source.
+    /// These generations are over, and another process may have them already. Attempts in flight
+    /// are dropped at once, and the source is not told how their messages settle.
     Lost(Vec<Generation>),
-    /// The source wants these back, if they have not started. They settle as
-    /// [`Outcome::Returned`]; those in flight settle as ever.
+    /// The source wants these messages back, if they have not started. They settle as
+    /// [`Outcome::Returned`]; messages in flight settle as usual.
     Recalled(Vec<P>),
-    /// There is no more to come, ever.
+    /// The source is at its end: no more messages come.
     End,
 }
 
-/// Why an attempt does not start now, and when it is asked for again.
+/// The reason why an attempt does not start now, and the wait before the engine asks again.
 ///
-/// Made of an error with `?` or `into`, it is 100 milliseconds later.
+/// An error becomes a `StartLater` with `?` or `into`; the wait is then 100 milliseconds.
 ///
 /// ```
 /// use keylane::source::StartLater;
@@ -370,12 +372,13 @@ pub struct StartLater {
 }
 
 impl StartLater {
-    /// How long a key waits at most: 100 milliseconds.
+    /// The longest wait of a key: 100 milliseconds.
     pub const LONGEST: Duration = Duration::from_millis(100);
 
-    /// The attempt is being noted somewhere else, which was said so many times before. A note takes
-    /// about as long as a call of a server, so it is asked for again after 2 milliseconds, and after
-    /// twice the time before from then on, up to [`LONGEST`](Self::LONGEST).
+    /// Returns the wait for an attempt that is being noted somewhere else. The guard has said so
+    /// `before` times already. A note takes about as long as a call of a server, so the first wait
+    /// is 2 milliseconds, and each further wait is twice the one before, up to
+    /// [`LONGEST`](Self::LONGEST).
     pub fn until_noted(before: u32) -> Self {
         Self {
             why: "its start is being noted".into(),
@@ -383,7 +386,7 @@ impl StartLater {
         }
     }
 
-    /// After what time the attempt is asked for again.
+    /// Returns the wait before the attempt is asked for again.
     pub fn wait(&self) -> Duration {
         self.wait
     }
@@ -404,34 +407,35 @@ impl fmt::Display for StartLater {
     }
 }
 
-/// Is told of the attempts of a source that [counts](Features::counts_attempts) them.
+/// A guard that is called for the attempts of a source that [counts](Features::counts_attempts)
+/// them.
 ///
-/// A *slot* is a small number that the driver gives to each held message, and gives to another one
-/// afterwards. It is below the sum of `IntakeSettings::held`,
-/// `IntakeSettings::deferred` and what a source hands over beyond
-/// its room.
+/// A *slot* is a small number that the driver gives to each held message, and to another message
+/// afterwards. It is below the sum of `IntakeSettings::held`, `IntakeSettings::deferred` and what a
+/// source hands over beyond its room.
 pub trait StartGuard<P>: Send + Sync {
-    /// The n-th attempt for this message, counted from 1, starts when this returns. It runs in the
-    /// runner's own task: it must not block for long.
+    /// Called before each attempt: the n-th attempt at this message, counted from 1, starts when
+    /// this returns. It runs in the runner's own task: it must not block for long.
     ///
     /// # Errors
     ///
-    /// The attempt does not start. Its key waits, and the attempt is asked for again after the time
-    /// that [`StartLater`] says. Where that is a fault, and not part of the plan, log it: the engine
-    /// does so at the level `DEBUG` only.
+    /// The attempt does not start. Its key waits, and the engine asks for the attempt again after
+    /// the time of [`StartLater`]. If the error is a fault and not planned, log it: the engine logs
+    /// it at the level `DEBUG` only.
     fn starts(&self, slot: u32, position: &P, attempt: u32) -> Result<(), StartLater>;
 
-    /// The message has settled. Called before the next message of its key starts. Of a message that
-    /// is [returned](Outcome::Returned), the number of attempts stands from now on: one that a revoke
-    /// or a stop has dropped is told as started, and does not count.
+    /// Called when the message has settled, before the next message of its key starts. When a
+    /// message is [returned](Outcome::Returned), its number of attempts is final: an attempt that a
+    /// revoke or a stop has dropped was reported as started, and does not count.
     fn settles(&self, slot: u32, position: &P, outcome: Outcome);
 
-    /// Whether no other process can have the message now. Asked every 20 milliseconds about attempts in
-    /// flight whose generation is over, or ends: if it is not so, the attempt is dropped.
+    /// Returns whether no other process can have the message now. The engine asks every 20
+    /// milliseconds about attempts in flight whose generation is over, or ends, and drops the
+    /// attempt if the answer is `false`.
     ///
-    /// A source that failed and is opened again, or is about to be, may still have the lease under which
-    /// it handed a message over, or not any more. By default it has, and attempts may go on until
-    /// `revoke_within` has passed.
+    /// A source that failed and is opened again, or is about to be, may still have the lease under
+    /// which it handed a message over, or may have lost it. The default answer is `true`: attempts
+    /// may go on until `revoke_within` has passed.
     fn holds(&self, position: &P) -> bool {
         let _ = position;
         true

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{BoxError, Failure};
 
-/// A message given up on, with everything known about why.
+/// A message that was given up on, and why.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct DeadLetter<K, M, E> {
@@ -14,14 +14,14 @@ pub struct DeadLetter<K, M, E> {
     pub key: Option<K>,
     /// The message itself.
     pub message: M,
-    /// How often the handler was tried; 0 if it never was.
+    /// The number of attempts; 0 if the handler never ran.
     pub attempts: u32,
     /// Why the last attempt failed.
     pub failure: Failure<E>,
 }
 
 impl<K, M, E> DeadLetter<K, M, E> {
-    /// A letter of these parts.
+    /// Returns a letter with these parts.
     pub fn new(key: Option<K>, message: M, attempts: u32, failure: Failure<E>) -> Self {
         Self {
             key,
@@ -32,7 +32,7 @@ impl<K, M, E> DeadLetter<K, M, E> {
     }
 }
 
-/// Where dead letters go: a table, a topic, a file.
+/// A destination of dead letters: a table, a topic, a file.
 ///
 /// The next message of the key starts only after the letter was accepted, so `accept` must return
 /// `Ok` only when the letter is durable. A sink that fails is tried again, with growing waits,

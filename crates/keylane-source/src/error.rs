@@ -1,15 +1,14 @@
-//! What goes wrong in a source.
+//! The errors of a source.
 
 use std::fmt;
 
-/// Any error, boxed: what a connector or a sink fails with.
+/// Any error, boxed: the error type of connectors and sinks.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
-/// A source has failed, or cannot do what it is asked to do.
+/// The error of a source that has failed, or that cannot do what it is asked to do.
 ///
 /// After a failure the driver opens the source again: all its generations are over then. A source
-/// that can mend a fault by itself, such as a connection that it makes anew, does so and reports
-/// nothing.
+/// that can mend a fault by itself, for example with a new connection, does so and reports nothing.
 #[derive(Debug)]
 pub struct SourceError(Kind);
 
@@ -20,17 +19,17 @@ enum Kind {
 }
 
 impl SourceError {
-    /// The source has failed, for this reason.
+    /// Returns the error of a source that has failed, for this reason.
     pub fn failed(error: impl Into<BoxError>) -> Self {
         Self(Kind::Failed(error.into()))
     }
 
-    /// The source cannot do this, and has not declared that it can.
+    /// Returns the error of a source that cannot do this, and has not declared that it can.
     pub fn unsupported(what: &'static str) -> Self {
         Self(Kind::Unsupported(what))
     }
 
-    /// Whether it is something that the source cannot do at all.
+    /// Returns whether the source cannot do this at all.
     pub fn is_unsupported(&self) -> bool {
         matches!(self.0, Kind::Unsupported(_))
     }

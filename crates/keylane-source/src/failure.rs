@@ -1,11 +1,11 @@
-//! Why an attempt failed.
+//! The reasons why an attempt failed.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::LetterCause;
 
-/// Why an attempt did not succeed.
+/// The reason why an attempt did not succeed.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure<E> {
@@ -24,15 +24,17 @@ pub enum Failure<E> {
     NotRecorded(String),
     /// The handler answered for fewer messages than its batch had, and not for this one.
     NoAnswer,
-    /// It was in a batch that failed for this reason, and was not kept for another attempt.
+    /// The message was in a batch that failed for this reason, and was not kept for another
+    /// attempt.
     WithBatch(String),
     /// An operator skipped it.
     Skipped,
     /// Its source took it back, and the attempt did not end in time. The message is given back and
     /// neither tried again nor given up on here.
     Revoked,
-    /// There was no attempt: those before its source handed it over were all it may have. The process
-    /// ended during the last one, or the message was given up on, and not settled, when it did.
+    /// There was no attempt: the attempts before its source handed it over were all that it may
+    /// have. The process ended during the last one, or after it gave the message up and before the
+    /// message settled.
     Crashed,
     /// The lease of its key was lost, and the attempt was dropped. It is not counted: the message
     /// waits until the lease is held again.
@@ -40,7 +42,7 @@ pub enum Failure<E> {
 }
 
 impl<E> Failure<E> {
-    /// The handler's own error, if that is what it was.
+    /// Returns the handler's own error, if there is one.
     pub fn error(&self) -> Option<&E> {
         match self {
             Self::Error(error) => Some(error),
@@ -48,7 +50,7 @@ impl<E> Failure<E> {
         }
     }
 
-    /// The reason in one word, as it is told to a source that keeps the letter.
+    /// Returns the reason in one word, for a source that keeps the letter.
     pub fn cause(&self) -> LetterCause {
         match self {
             Self::Error(_) => LetterCause::Failed,
@@ -66,7 +68,7 @@ impl<E> Failure<E> {
         }
     }
 
-    /// The same failure, with what `map` makes of the handler's error.
+    /// Returns the same failure, with the handler's error passed through `map`.
     pub fn map<F>(&self, map: impl FnOnce(&E) -> F) -> Failure<F> {
         match self {
             Self::Error(error) => Failure::Error(map(error)),

@@ -1,11 +1,11 @@
-//! What a source can do.
+//! The features of a source.
 
 use std::time::Duration;
 
-/// What a source can do, declared by the source.
+/// The features of a source, which the source declares.
 ///
-/// The conformance suite of `keylane-testkit` checks what is declared, and checks that what is not
-/// is refused with a [`SourceError`](super::SourceError).
+/// The conformance suite of `keylane-testkit` checks the declared features, and checks that the
+/// source refuses all others with a [`SourceError`](super::SourceError).
 ///
 /// # Examples
 ///
@@ -30,7 +30,8 @@ pub struct Features {
 }
 
 impl Features {
-    /// A source that hands over the messages of a key in order, and can do nothing else.
+    /// Returns the features of a source that hands over the messages of a key in order, and can do
+    /// nothing else.
     pub const fn new() -> Self {
         Self {
             unordered: false,
@@ -44,101 +45,106 @@ impl Features {
         }
     }
 
-    /// It does not hand over the messages of a key in order.
+    /// Declares that the source does not hand over the messages of a key in order.
     #[must_use]
     pub const fn unordered(mut self) -> Self {
         self.unordered = true;
         self
     }
 
-    /// What is given back comes again in the same generation.
+    /// Declares that a message that is given back comes again in the same generation.
     #[must_use]
     pub const fn nack(mut self) -> Self {
         self.nack = true;
         self
     }
 
-    /// What it held before its own restart comes again.
+    /// Declares that messages that the source held before its own restart come again.
     #[must_use]
     pub const fn survives_restart(mut self) -> Self {
         self.survives_restart = true;
         self
     }
 
-    /// It can read a position again: [`Source::reread`](super::Source::reread).
+    /// Declares that the source can read a position again:
+    /// [`Source::reread`](super::Source::reread).
     #[must_use]
     pub const fn random_access(mut self) -> Self {
         self.random_access = true;
         self
     }
 
-    /// It counts attempts so that the count outlives the process, and hands it over with a message:
-    /// [`Delivery::attempts`](super::Delivery::attempts). A source whose server counts when it hands
-    /// over needs no more; one that counts starts has a [`start_guard`](super::Source::start_guard).
+    /// Declares that the source counts attempts so that the count outlives the process, and hands
+    /// the count over with a message: [`Delivery::attempts`](super::Delivery::attempts). A source
+    /// whose server counts deliveries needs no more; a source that counts starts has a
+    /// [`start_guard`](super::Source::start_guard).
     #[must_use]
     pub const fn counts_attempts(mut self) -> Self {
         self.counts_attempts = true;
         self
     }
 
-    /// It keeps dead letters itself: [`Source::dead_letter`](super::Source::dead_letter).
+    /// Declares that the source keeps dead letters itself:
+    /// [`Source::dead_letter`](super::Source::dead_letter).
     #[must_use]
     pub const fn dead_letters(mut self) -> Self {
         self.dead_letters = true;
         self
     }
 
-    /// It comes to an end: [`Received::End`](super::Received::End).
+    /// Declares that the source comes to an end: [`Received::End`](super::Received::End).
     #[must_use]
     pub const fn finite(mut self) -> Self {
         self.finite = true;
         self
     }
 
-    /// What it holds for us comes again after this time, unless it is
-    /// [extended](super::Source::extend).
+    /// Declares that a message that is not settled comes again after this time, unless the source
+    /// has [extended](super::Source::extend) its lease.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// See [`unordered`](Self::unordered).
+    /// Returns whether the messages of a key come in order: see [`unordered`](Self::unordered).
     pub const fn is_ordered(&self) -> bool {
         !self.unordered
     }
 
-    /// See [`nack`](Self::nack).
+    /// Returns whether messages that are given back come again: see [`nack`](Self::nack).
     pub const fn has_nack(&self) -> bool {
         self.nack
     }
 
-    /// See [`survives_restart`](Self::survives_restart).
+    /// Returns whether the source survives its restart: see
+    /// [`survives_restart`](Self::survives_restart).
     pub const fn does_survive_restart(&self) -> bool {
         self.survives_restart
     }
 
-    /// See [`random_access`](Self::random_access).
+    /// Returns whether the source can read positions again: see
+    /// [`random_access`](Self::random_access).
     pub const fn has_random_access(&self) -> bool {
         self.random_access
     }
 
-    /// See [`counts_attempts`](Self::counts_attempts).
+    /// Returns whether the source counts attempts: see [`counts_attempts`](Self::counts_attempts).
     pub const fn does_count_attempts(&self) -> bool {
         self.counts_attempts
     }
 
-    /// See [`dead_letters`](Self::dead_letters).
+    /// Returns whether the source keeps dead letters: see [`dead_letters`](Self::dead_letters).
     pub const fn keeps_dead_letters(&self) -> bool {
         self.dead_letters
     }
 
-    /// See [`finite`](Self::finite).
+    /// Returns whether the source comes to an end: see [`finite`](Self::finite).
     pub const fn is_finite(&self) -> bool {
         self.finite
     }
 
-    /// See [`lease`](Self::lease).
+    /// Returns the lease of the source, if it has one: see [`lease`](Self::lease).
     pub const fn lease_of(&self) -> Option<Duration> {
         self.lease
     }

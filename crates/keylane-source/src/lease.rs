@@ -1,9 +1,9 @@
-//! Lanes that are exclusive across processes: what the engine asks of leases.
+//! Lanes that are exclusive across processes: what the engine needs of leases.
 //!
-//! A dispatcher that is `leased_by` leases starts the messages of a key
-//! only while it holds the lease of that key. The engine decides when a lease is needed and when not
-//! any more; the leases know where they are kept. The crate `keylane-leases` has them in memory and in
-//! stores that processes share; implement [`LaneLeases`] for anything else.
+//! A dispatcher that is `leased_by` leases starts the messages of a key only while it holds the
+//! lease of that key. The engine decides how long it needs a lease; the leases know where they are
+//! kept. The crate `keylane-leases` has leases in memory and in stores that processes share;
+//! implement [`LaneLeases`] for anything else.
 //!
 //! ```text
 //!  a message is next ── held? ── yes ──────────────────────────► its handler starts
@@ -30,7 +30,7 @@ use crate::BoxError;
 ///
 /// # Examples
 ///
-/// Leases of a process that is the only one, for a test of what comes above:
+/// Leases of a process that is the only one, for a test of the code above them:
 ///
 /// ```
 /// use std::task::{Context, Poll};
@@ -81,38 +81,39 @@ use crate::BoxError;
 /// ```
 #[async_trait]
 pub trait LaneLeases<K>: Send + Sync + 'static {
-    /// Acquires the lease of a key. Waits for as long as another holder has it.
+    /// Acquires the lease of a key. Waits while another holder has it.
     ///
     /// It is not called for a key whose lease this dispatcher holds or waits for.
     ///
     /// # Errors
     ///
-    /// [`LaneLeaseError`]: after `Failed` it is called again, with growing waits of up to two seconds;
-    /// after `Closed` it is not.
+    /// [`LaneLeaseError`]: after `Failed` it is called again, with growing waits of up to two
+    /// seconds; after `Closed` it is not.
     ///
     /// # Cancel safety
     ///
-    /// The call is dropped when no message of the key waits any more. A lease that was granted to it
-    /// must not stay held then.
+    /// The call is dropped when no message of the key waits any more. A lease that was granted to a
+    /// dropped call must not stay held.
     async fn acquire(&self, key: &K) -> Result<Box<dyn LaneLease>, LaneLeaseError>;
 
-    /// How many leases were lost so far before the time that their
-    /// [`held_until`](LaneLease::held_until) has said: counted after `held_until` says that it is lost.
-    /// While the number stays the same, that time is not asked for again before it is over.
+    /// Returns how many leases were lost before the time that their
+    /// [`held_until`](LaneLease::held_until) had returned. A loss is counted after `held_until`
+    /// says that the lease is lost. While the number stays the same, the engine does not ask for
+    /// that time again before it is over.
     ///
-    /// It is called for each message and each poll, so it is to be cheap; and it does not panic.
+    /// It is called for each message and each poll, so it must be cheap, and it must not panic.
     fn losses(&self) -> u64;
 
-    /// How long a lease is kept at least while no message of its key is here: 1 second unless set
-    /// otherwise. It is given up before twice that time is over.
+    /// Returns how long a lease is kept at least while no message of its key is here. The default
+    /// is 1 second. The lease is given up before twice that time is over.
     fn linger(&self) -> Duration {
         Duration::from_secs(1)
     }
 
-    /// Whether [`acquire`](Self::acquire) waits because there are as many leases as there may be.
-    /// A dispatcher that waits for one then gives the leases of its keys without messages up at once;
-    /// one that asks for nothing keeps its own until they have [lingered](Self::linger). `false` unless
-    /// set otherwise.
+    /// Returns whether [`acquire`](Self::acquire) waits because the limit of leases is reached. A
+    /// dispatcher that waits for a lease then gives up the leases of its keys without messages at
+    /// once; a dispatcher that waits for none keeps its own until they have
+    /// [lingered](Self::linger). The default is `false`.
     fn is_full(&self) -> bool {
         false
     }
@@ -141,31 +142,32 @@ where
     }
 }
 
-/// The lease of one key, held until it is lost or dropped. Dropped, it is released.
+/// The lease of one key, held until it is lost or dropped. Dropping it releases it.
 ///
 /// The engine calls these functions under a lock, so they return at once, and do not panic.
 pub trait LaneLease: Send + 'static {
-    /// The fencing token: higher than those of all grants of the key before.
+    /// Returns the fencing token. It is higher than the tokens of all earlier grants of the key.
     fn token(&self) -> u64;
 
-    /// Until when it is held, as far as is known now, by the clock of its holder. `None`: it is lost.
+    /// Returns until when the lease is held, as far as is known now, by the clock of its holder;
+    /// `None` if the lease is lost.
     ///
-    /// A renewal makes it later, and nothing makes it earlier but a loss, which
-    /// [`losses`](LaneLeases::losses) counts. Once its time is over it stays lost.
+    /// A renewal moves the time later. Only a loss moves it earlier, and
+    /// [`losses`](LaneLeases::losses) counts that. Once the time is over, the lease stays lost.
     fn held_until(&self) -> Option<Instant>;
 
-    /// Ready once it is lost. The last task that has asked is woken then.
+    /// Returns `Ready` once the lease is lost. The last task that has asked is woken then.
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// Why there is no lease.
+/// The reason why there is no lease.
 #[derive(Error, Debug)]
 pub enum LaneLeaseError {
-    /// None will be granted any more. Messages wait until the dispatcher ends, and are handed back
+    /// No lease is granted any more. Messages wait until the dispatcher ends, and are handed back
     /// then.
     #[error("the leases are closed")]
     Closed,
-    /// Not this time: the store of the leases cannot be reached, for example.
+    /// The lease was not granted this time: for example, the store of the leases cannot be reached.
     #[error(transparent)]
     Failed(#[from] BoxError),
 }

@@ -5,9 +5,8 @@
 //! Messages that must be acknowledged: what a source is, and what it hands over.
 //!
 //! A *source* is where messages come from with the obligation to settle them: a log, a queue, a
-//! table, an inbox. A [`Source`] is written once per system;
-//! `Dispatcher::consume` runs it, and the `Intake`
-//! that it returns is what an application holds.
+//! table, an inbox. A [`Source`] is written once per system. `Dispatcher::consume` runs it and
+//! returns an `Intake`, which the application keeps.
 //!
 //! ```text
 //!            receive                     place                       handler
@@ -26,9 +25,9 @@
 //! | deferred | held, beside a full lane, as a position only: it is read again when there is room |
 //! | ack | the source is told that a message is handled, or that its dead letter is durable |
 //! | nack | the source is told to take a message back |
-//! | generation | one period in which we own a partition, a connection or a lease; a position belongs to exactly one |
+//! | generation | a period of owning a partition, connection or lease; a position has exactly one |
 //! | revoke | the end of a generation while work of it is here |
-//! | part | what of a source may fail while the rest goes on: a partition, a stream, a table |
+//! | part | a part of a source that can fail while the rest goes on: a partition, stream or table |
 //! | frontier | of a partition: everything below it is settled |
 //!
 //! # What is guaranteed
@@ -37,16 +36,17 @@
 //!    policy that you have named gave it up: `expire_after`, `Overflow::DropOldest`,
 //!    `OnExhausted::Discard`, an operator's `skip` or `purge`. One that was coalesced is acked with
 //!    the one that stands for it.
-//! 2. After a revoke, what has not started is given back without being run. What is in flight may
-//!    finish until `revoke_within` has passed, and is then
-//!    dropped; at once if another process may have the message. A message that comes again waits in
-//!    its lane until the old attempt has ended.
-//! 3. The outcome of a message whose generation is over is counted and never told to the source.
-//! 4. What comes again after a crash or a revoke was in flight, or done and not yet confirmed.
-//! 5. A source hands over no more than `held` messages that are not
-//!    settled. Messages of a full lane wait beside it, and do not stop the others before that limit
-//!    is reached. A source that can read a position again goes on beyond it: most of those messages
-//!    are `deferred`.
+//! 2. After a revoke, messages that have not started are given back without an attempt. Messages in
+//!    flight may finish until `revoke_within` has passed, and are then dropped; they are dropped at
+//!    once if another process may have the message. A message that comes again waits in its lane
+//!    until the old attempt has ended.
+//! 3. The outcome of a message whose generation is over is counted, and the source is not told of
+//!    it.
+//! 4. A message that comes again after a crash or a revoke was in flight, or done and not yet
+//!    confirmed.
+//! 5. A source hands over no more than `held` messages that are not settled. Messages of a full
+//!    lane wait beside it, and do not stop the others before that limit is reached. A source that
+//!    can read a position again goes on beyond it: most of those messages are `deferred`.
 //! 6. A source that neither hands over anything nor says that it is idle is found by a watchdog and
 //!    opened again.
 //! 7. `Intake::stop` returns a report in which *received = acked + dead-lettered +
@@ -56,18 +56,17 @@
 //!
 //! A source of [raw messages](RawMessage) becomes a source of your messages with
 //! [`decode`](Source::decode). A payload that cannot be decoded is a dead letter, with its bytes
-//! and the error, and keeps its place in the order of its raw key: what was handed over before it
-//! settles first, and what comes behind it waits until the letter is durable. The letters go to a
-//! [`RawLetterSink`], or to the source if it keeps dead letters. The other keys go on, and so does
-//! the source.
+//! and the error, and keeps its place in the order of its raw key: messages that were handed over
+//! before it settle first, and messages behind it wait until the letter is durable. The letters go
+//! to a [`RawLetterSink`], or to the source if it keeps dead letters. The other keys go on, and so
+//! does the source.
 //!
 //! # Effects that must not repeat
 //!
 //! A message may come again, so its handler may run again. To have its effect once, commit the
-//! effect together with a unique record of the message: its [id](RawMessage::id), or its
-//! key and version. Where lanes
-//! `sequence` with a [`VersionStore`], a version
-//! that was recorded is settled as a duplicate without running.
+//! effect together with a unique record of the message: its [id](RawMessage::id), or its key and
+//! version. Where lanes `sequence` with a [`VersionStore`], a recorded version settles as a
+//! duplicate and does not run.
 
 mod contract;
 pub use contract::{Received, Source, StartGuard, StartLater};

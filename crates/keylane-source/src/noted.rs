@@ -17,14 +17,14 @@
 pub struct NotedAttempts {
     noted: u32,
     wanted: u32,
-    /// How often the one was asked for that is wanted.
+    /// How often the `wanted` attempt was asked for.
     asked: u32,
 }
 
 impl NotedAttempts {
-    /// How often this attempt was asked for before, for
-    /// [`StartLater::until_noted`](super::StartLater::until_noted). The first time, the server is to be
-    /// told. `None`: it is noted.
+    /// Returns how often this attempt was asked for before, for
+    /// [`StartLater::until_noted`](super::StartLater::until_noted); `None` if it is noted. The
+    /// first time, the caller has to tell the server.
     pub fn ask(&mut self, attempt: u32) -> Option<u32> {
         if self.noted >= attempt {
             return None;
@@ -37,17 +37,17 @@ impl NotedAttempts {
         Some(before)
     }
 
-    /// The server knows of this attempt, and of those before.
+    /// Notes that the server knows of this attempt, and of those before.
     pub fn note(&mut self, attempt: u32) {
         self.noted = self.noted.max(attempt);
     }
 
-    /// Which attempt is noted; 0 if none is.
+    /// Returns the last attempt that is noted; 0 if none is.
     pub fn noted(&self) -> u32 {
         self.noted
     }
 
-    /// Which attempt was asked for last; 0 if none was.
+    /// Returns the attempt that was asked for last; 0 if none was.
     pub fn wanted(&self) -> u32 {
         self.wanted
     }

@@ -10,29 +10,30 @@ use bytes::Bytes;
 pub struct RawMessage {
     /// The key, if it has one. An empty key is a key.
     pub key: Option<Bytes>,
-    /// What was sent.
+    /// The payload.
     pub payload: Bytes,
-    /// It has no payload at all, which says that what its key names is gone. An empty payload is a
-    /// payload.
+    /// Whether the message has no payload at all, which means that what its key names is gone. An
+    /// empty payload is a payload.
     pub is_tombstone: bool,
-    /// What its producer calls it, if the source knows that: the same when it comes again.
+    /// The producer's id of the message, if the source knows it. It is the same when the message
+    /// comes again.
     pub id: Option<Bytes>,
-    /// Names and values beside it, in their order. A name may be there more than once.
+    /// Names and values, in their order. A name may occur more than once.
     pub headers: Vec<(String, Bytes)>,
-    /// Which attempt is the first one after this delivery, from 1, as far as the source counts them.
-    /// Retries do not raise it: `Context::attempt` does count them.
+    /// The number of the first attempt after this delivery, from 1, as far as the source counts
+    /// attempts. Retries do not raise it; `Context::attempt` counts them.
     pub attempt: u32,
-    /// Its place among the messages of its key, if it has one.
+    /// The place of the message among those of its key, if it has one.
     pub version: Option<u64>,
-    /// When it came into the source, by the source's clock.
+    /// The time at which the message came into the source, by the source's clock.
     pub enqueued_at: Option<SystemTime>,
-    /// Its position as the source writes it down, if it does: for functions of the source's crate
-    /// that take part in its settlement.
+    /// The position in the source's own notation, if the source sets it: for functions of the
+    /// source's crate that take part in its settlement.
     pub position: Option<Bytes>,
 }
 
 impl RawMessage {
-    /// A message with a payload, and nothing else.
+    /// Returns a message with this payload and nothing else.
     pub fn new(payload: impl Into<Bytes>) -> Self {
         Self {
             payload: payload.into(),
@@ -41,14 +42,14 @@ impl RawMessage {
         }
     }
 
-    /// Its key.
+    /// Sets the key.
     #[must_use]
     pub fn key(mut self, key: impl Into<Bytes>) -> Self {
         self.key = Some(key.into());
         self
     }
 
-    /// Bytes of its key, payload, id and headers.
+    /// Returns the size of the key, the payload, the id and the headers, in bytes.
     pub fn size(&self) -> usize {
         let headers = self.headers.iter();
         let headers = headers.map(|(name, value)| name.len() + value.len());
@@ -56,7 +57,7 @@ impl RawMessage {
         len(&self.key) + self.payload.len() + len(&self.id) + headers.sum::<usize>()
     }
 
-    /// The first header of this name.
+    /// Returns the first header of this name.
     pub fn header(&self, name: &str) -> Option<&Bytes> {
         let mut headers = self.headers.iter();
         headers

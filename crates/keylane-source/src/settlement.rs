@@ -1,29 +1,30 @@
-//! What a source is told of its messages.
+//! The outcomes that a source learns of its messages.
 
-/// What became of one message. A source handles each of them, so the list is complete.
+/// The outcome of one message. A source handles each variant, so the list is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was handled, or a message that stands for it was. Ack it.
+    /// The message was handled, or a message that stands for it was. Ack it.
     Done,
     /// Its dead letter is durable. Ack it.
     DeadLettered,
-    /// It was given up without a dead letter, by a policy that the user has named. Ack it.
+    /// It was given up without a dead letter, by a policy that the user has set. Ack it.
     Discarded,
     /// It was not handled: take it back, and hand it over again.
     Returned {
-        /// Attempts at it that came to an end, those before it was handed over included. One that
-        /// was dropped in the middle, by a revoke or a stop, is not its fault and not counted.
+        /// The attempts that came to an end, including those before the message was handed over. An
+        /// attempt that a revoke or a stop dropped is not the message's fault and does not count.
         attempts: u32,
     },
 }
 
 impl Outcome {
-    /// It was not handled, after so many attempts. For the tests of sources.
+    /// Returns the outcome of a message that was not handled, after this many attempts. For the
+    /// tests of sources.
     pub fn returned(attempts: u32) -> Self {
         Self::Returned { attempts }
     }
 
-    /// Whether the source may forget the message.
+    /// Returns whether the source may forget the message.
     pub fn is_ack(self) -> bool {
         !matches!(self, Self::Returned { .. })
     }
@@ -33,20 +34,20 @@ impl Outcome {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement<P> {
-    /// The delivery.
+    /// The position of the delivery.
     pub position: P,
-    /// What became of it.
+    /// The outcome of the message.
     pub outcome: Outcome,
 }
 
 impl<P> Settlement<P> {
-    /// The outcome of the delivery at this position.
+    /// Returns the outcome of the delivery at this position.
     pub fn new(position: P, outcome: Outcome) -> Self {
         Self { position, outcome }
     }
 }
 
-/// Why a message was given up on, in one word.
+/// The cause of a dead letter, in one word.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LetterCause {
@@ -70,22 +71,22 @@ pub enum LetterCause {
     Other,
 }
 
-/// A message given up on, whose dead letter its source keeps.
+/// A message that was given up on, and whose dead letter its source keeps.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLetter<P> {
-    /// The delivery.
+    /// The position of the delivery.
     pub position: P,
-    /// How often its handler was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Why it was given up on.
+    /// The cause, in one word.
     pub cause: LetterCause,
-    /// What is to be said about it.
+    /// The reason, as text.
     pub why: String,
 }
 
 impl<P> SourceLetter<P> {
-    /// The letter of the delivery at this position.
+    /// Returns the letter of the delivery at this position.
     pub fn new(position: P, attempts: u32, cause: LetterCause, why: String) -> Self {
         Self {
             position,

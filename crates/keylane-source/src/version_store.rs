@@ -1,4 +1,4 @@
-//! Where the versions of keys are kept.
+//! The store of the versions of keys.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ use crate::BoxError;
 /// A version that was recorded, and not confirmed, is handled once more.
 #[async_trait]
 pub trait VersionStore<K>: Send + Sync {
-    /// The last version that was recorded for this key. An error is tried again, with growing
-    /// waits; meanwhile only this key waits.
+    /// Returns the last version that was recorded for this key. After an error it is called again,
+    /// with growing waits; meanwhile only this key waits.
     async fn last(&self, key: &K) -> Result<Option<u64>, BoxError>;
 
     /// Records a version; it must be durable when this returns. Versions of one key come in order,

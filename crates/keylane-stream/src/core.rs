@@ -1,5 +1,5 @@
-//! What all adapters share: pulling elements, starting or parking them, and completing their
-//! outputs, all in the consumer's task.
+//! The part that all adapters share: pulling elements, starting or parking them, and completing
+//! their outputs, all in the consumer's task.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};

@@ -38,7 +38,7 @@ use super::try_map::{TryMapKeyed, TryMapKeyedUnordered};
 /// panics in the poll of the adapter. The element that panicked is lost, and no other is: polled
 /// again, the adapter continues with all others in order, those of the same key included. A panic
 /// in the `Drop` of an element, a key or a future is logged and has no other effect. If a key is
-/// not equal to itself, the poll panics, and what is parked behind that key is lost.
+/// not equal to itself, the poll panics, and the elements that are parked behind that key are lost.
 ///
 /// # Examples
 ///
@@ -153,8 +153,8 @@ pub trait KeyedStreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before it is ready, it drops what is in flight and what is parked.
-    /// It can also be polled by reference, left, and polled again later.
+    /// If the future is dropped before it is ready, it drops the futures in flight and the parked
+    /// elements. It can also be polled by reference, left, and polled again later.
     ///
     /// # Examples
     ///
@@ -253,8 +253,8 @@ pub trait KeyedStreamExt: Stream {
     /// Like [`map_keyed_unordered`](Self::map_keyed_unordered), for a stream and for futures that
     /// can fail.
     ///
-    /// The first error is the last output ([`OnError::Stop`]), and all that had not finished is
-    /// dropped, unless [`TryMapKeyedUnordered::on_error`] is set.
+    /// The first error is the last output ([`OnError::Stop`]), and all unfinished work is dropped,
+    /// unless [`TryMapKeyedUnordered::on_error`] is set.
     ///
     /// # Panics
     ///
@@ -273,7 +273,8 @@ pub trait KeyedStreamExt: Stream {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), std::num::ParseIntError> {
     /// let numbers = stream::iter(["3", "4", "5"].map(Ok));
-    /// let parsed = numbers.try_map_keyed_unordered(8, |text| text.len(), async |text| text.parse::<u64>());
+    /// let parsed = numbers
+    ///     .try_map_keyed_unordered(8, |text| text.len(), async |text| text.parse::<u64>());
     /// let sum = parsed.try_fold(0, async |sum, n| Ok(sum + n)).await?;
     /// assert_eq!(sum, 12);
     /// # Ok(())

@@ -99,10 +99,9 @@ pin_project! {
 impl<S: TryStream, K, G, F, Fut> TryForEachKeyed<S, K, G, F, Fut> {
     settings!();
 
-    /// What happens after the first error. Default: [`OnError::Stop`].
+    /// Sets what happens after the first error. The default is [`OnError::Stop`].
     ///
-    /// With [`OnError::Continue`] all elements run, and then the error that was seen first is
-    /// returned.
+    /// With [`OnError::Continue`] all elements run, and then the error that came first is returned.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
         self

@@ -15,8 +15,8 @@
 //!                                     held ◄────────────────┘ tries again once a key was freed
 //! ```
 //!
-//! Nothing is spawned, and nothing is waited for but the source and the futures, so the adapters
-//! need no runtime, no `'static` and no `Send`. The lanes are those of the dispatcher: the head of
+//! Nothing is spawned, and the adapters wait only for the source and the futures, so they need no
+//! runtime, no `'static` and no `Send`. The lanes are those of the dispatcher: the head of
 //! a lane is out, here as a future in a `FuturesUnordered`, and the elements behind it are parked.
 //!
 //! # Who owns an element
@@ -36,7 +36,7 @@
 //!    can.
 //! 4. The outputs expect each index once, and it is then completed or skipped once. A panic skips
 //!    it.
-//! 5. The user's code is called where no step is half done: what it was called for is noted before
+//! 5. The user's code is called where no step is half done: the element of the call is noted before
 //!    (`freed`) or reported right after (`Lost`). So a panic reaches the consumer, who may poll
 //!    again.
 //! 6. A poll ends: after a fixed amount of work it wakes its task and returns.

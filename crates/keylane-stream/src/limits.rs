@@ -1,4 +1,4 @@
-//! How many elements an adapter may hold.
+//! The limits of an adapter.
 
 /// The default capacity of a lane.
 const LANE_CAPACITY: usize = 64;
@@ -41,7 +41,8 @@ impl Limits {
 /// The settings of every adapter.
 macro_rules! settings {
     () => {
-        /// Most elements of one key that are in flight or parked. Default: 64.
+        /// Sets the maximum number of elements of one key that are in flight or parked. The default
+        /// is 64.
         ///
         /// At the limit the next element of the key is held, and nothing is pulled until one of the
         /// key's elements has finished. So a hot key leaves the concurrency to others: it has one
@@ -56,9 +57,10 @@ macro_rules! settings {
             self
         }
 
-        /// Most elements that were pulled and whose output was not taken: parked, in flight, and
-        /// finished. In input order this counts also those that panicked behind one that has not
-        /// finished. Default: the concurrency times the capacity of a lane.
+        /// Sets the maximum number of elements that were pulled and whose output was not taken:
+        /// parked, in flight, and finished. In input order this also counts elements that panicked
+        /// behind one that has not finished. The default is the concurrency times the capacity of a
+        /// lane.
         ///
         /// At the limit nothing is pulled.
         ///

@@ -1,13 +1,13 @@
-//! What happens after an error.
+//! The behaviour after an error.
 
-/// What happens after the first error, in the `try_` forms of
+/// The behaviour after the first error, in the `try_` forms of
 /// [`KeyedStreamExt`](crate::KeyedStreamExt).
 ///
 /// An error of the stream counts like an error of a future.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnError {
-    /// Nothing new starts, what is in flight is dropped, and the error is the last output. The
+    /// No new element starts, futures in flight are dropped, and the error is the last output. The
     /// default.
     ///
     /// In input order the elements before the error finish first, and start if they had not. If

@@ -1,4 +1,4 @@
-//! Where outputs wait until the consumer takes them.
+//! The outputs that wait until the consumer takes them.
 
 use std::collections::VecDeque;
 
@@ -6,34 +6,35 @@ use std::collections::VecDeque;
 pub(super) trait Outputs {
     type Output;
 
-    /// One more element was pulled. The first has the index 0, the next one 1.
+    /// Adds one more element that was pulled. The first has the index 0, the next one 1.
     fn push_pending(&mut self);
 
-    /// An element has its output.
+    /// Takes the output of an element.
     fn complete(&mut self, index: u64, output: Self::Output);
 
-    /// An element will have no output.
+    /// Skips an element, which will have no output.
     fn skip(&mut self, index: u64);
 
-    /// The next output.
+    /// Takes the next output.
     fn take(&mut self) -> Option<Self::Output>;
 
-    /// How many outputs can be taken now.
+    /// Returns how many outputs can be taken now.
     fn ready(&self) -> usize;
 
-    /// How many outputs are kept.
+    /// Returns how many outputs are kept.
     fn len(&self) -> usize;
 
-    /// How many count against the capacity: outputs, and skipped elements behind one that is
-    /// pending.
+    /// Returns how many count against the capacity: outputs, and skipped elements behind one that
+    /// is pending.
     fn held(&self) -> usize {
         self.len()
     }
 
-    /// The first index that must not start any more if the output at `index` is the last one.
+    /// Returns the first index that must not start any more if the output at `index` is the last
+    /// one.
     fn stop_from(&self, index: u64) -> u64;
 
-    /// The output at `index` is the last one.
+    /// Ends the outputs at `index`, which is the last one.
     fn end_at(&mut self, index: u64);
 }
 

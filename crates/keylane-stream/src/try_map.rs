@@ -50,7 +50,7 @@ macro_rules! adapter {
         impl<S: TryStream, K, G, F, Fut: Future> $name<S, K, G, F, Fut> {
             settings!();
 
-            /// What happens after the first error. Default: [`OnError::Stop`].
+            /// Sets what happens after the first error. The default is [`OnError::Stop`].
             pub fn on_error(mut self, on_error: OnError) -> Self {
                 self.on_error = on_error;
                 self

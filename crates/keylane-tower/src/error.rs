@@ -1,10 +1,10 @@
-//! Why a request has no response.
+//! The errors of a request without a response.
 
 use std::fmt;
 
 use keylane_semaphore::AcquireError;
 
-/// Why a request has no response.
+/// The reason why a request has no response.
 ///
 /// This type does not implement [`std::error::Error`], so that it converts into a boxed error
 /// whatever the inner error is, as tower's other middleware requires. In the box, [`LaneFull`] and

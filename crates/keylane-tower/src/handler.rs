@@ -44,7 +44,7 @@ pub struct ServiceHandler<S> {
 pub struct Delivery<K, M> {
     /// The key, the number of the attempt, its deadline.
     pub context: Context<K>,
-    /// What was sent.
+    /// The message.
     pub message: M,
 }
 
@@ -52,7 +52,7 @@ pub struct Delivery<K, M> {
 pub struct ContextHandler<S>(ServiceHandler<S>);
 
 impl<S> ServiceHandler<S> {
-    /// A handler that calls this service.
+    /// Returns a handler that calls this service.
     pub fn new(service: S) -> Self {
         Self {
             service: Mutex::new(service),

@@ -10,8 +10,8 @@ use tower_layer::Layer;
 use crate::on_drop::{Cancel, Finish};
 use crate::service::KeyedService;
 
-/// A layer for services that call their inner service with one request per key at a time, in the
-/// order of the `call`s. Requests of different keys run concurrently.
+/// A layer that calls the inner service with one request per key at a time, in the order of the
+/// `call`s. Requests of different keys run concurrently.
 ///
 /// All services that one layer makes, and all its clones, share a [`KeyedSemaphore`]: order holds
 /// per key across the routes of a router and the connections of a server. Two layers share nothing,
@@ -46,8 +46,8 @@ pub struct KeyedLayer<F, K, D = Cancel> {
 }
 
 impl<F, K> KeyedLayer<F, K> {
-    /// A layer with the default limits: 1,024 requests that run, 65,536 that wait or run, and a
-    /// quarter of that per key.
+    /// Returns a layer with the default limits: 1,024 requests that run, 65,536 that wait or run,
+    /// and a quarter of that per key.
     ///
     /// Requests for which `key` returns `None` wait for no other request, but count for the limits.
     pub fn by_key<R>(key: F) -> Self
@@ -58,7 +58,7 @@ impl<F, K> KeyedLayer<F, K> {
         Self::with_semaphore(KeyedSemaphore::default(), key)
     }
 
-    /// A layer with the limits of this semaphore, which other layers may share.
+    /// Returns a layer with the limits of this semaphore, which other layers may share.
     pub fn with_semaphore<R>(semaphore: KeyedSemaphore<K>, key: F) -> Self
     where
         F: Fn(&R) -> Option<K>,
@@ -70,8 +70,8 @@ impl<F, K> KeyedLayer<F, K> {
         }
     }
 
-    /// If a response future is dropped after the call, the request is finished in a task of its
-    /// own, and keeps its permit until then.
+    /// Finishes a request in a separate task if its response future is dropped after the call. The
+    /// request keeps its permit until then.
     ///
     /// Without this setting, the request is dropped with its response future. The setting costs one
     /// allocation for each request. A request that is called outside a Tokio runtime is dropped
@@ -86,7 +86,7 @@ impl<F, K> KeyedLayer<F, K> {
 }
 
 impl<F, K, D> KeyedLayer<F, K, D> {
-    /// The semaphore: to see how much of it is used, and to close it.
+    /// Returns the semaphore, to see how much of it is used, and to close it.
     pub fn semaphore(&self) -> &KeyedSemaphore<K> {
         &self.semaphore
     }

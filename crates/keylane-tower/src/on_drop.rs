@@ -1,4 +1,4 @@
-//! What happens to a request whose response future is dropped after the call.
+//! The behaviour of a request whose response future is dropped after the call.
 
 use std::fmt;
 use std::future::Future;
@@ -13,12 +13,12 @@ use tokio::runtime::Handle;
 #[derive(Clone, Copy, Debug)]
 pub struct Cancel;
 
-/// The request is finished in a task of its own, and keeps its permit until then: see
+/// The request is finished in a separate task, and keeps its permit until then: see
 /// [`finish_dropped`](crate::KeyedLayer::finish_dropped).
 #[derive(Clone, Copy, Debug)]
 pub struct Finish;
 
-/// What happens to a request whose response future is dropped: [`Cancel`] or [`Finish`].
+/// The behaviour of a request whose response future is dropped: [`Cancel`] or [`Finish`].
 ///
 /// `F` is the inner service's future, `K` the key. The trait is sealed.
 pub trait OnDrop<F: Future, K: Eq + Clone>: sealed::Sealed {

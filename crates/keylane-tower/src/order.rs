@@ -1,4 +1,4 @@
-//! How the order of layers changes what they do.
+//! The order of layers, and how it changes what they do.
 //!
 //! In a `ServiceBuilder` the first layer is the outermost: it sees a request first. A layer
 //! *outside* the keyed layer includes the time in which a request waits for its permit. A layer
@@ -6,27 +6,27 @@
 //! wait.
 //!
 //! - `timeout`
-//!   - outside: the time starts with `call`. A request that waits too long leaves its lane and never
-//!     runs. A request that runs too long is dropped, and the next of its key runs.
-//!   - inside: the time starts when the request has its permit. Before that, only the capacity of the
-//!     lane limits how long it waits.
+//!   - outside: the time starts with `call`. A request that waits too long leaves its lane and
+//!     never runs. A request that runs too long is dropped, and the next of its key runs.
+//!   - inside: the time starts when the request has its permit. Before that, only the capacity of
+//!     the lane limits how long it waits.
 //! - `retry`
-//!   - outside: each attempt is a new `call`. It goes to the end of its lane, and the requests behind
-//!     the failed attempt run before it. Attempts are in order, requests are not.
+//!   - outside: each attempt is a new `call`. It goes to the end of its lane, and the requests
+//!     behind the failed attempt run before it. Attempts are in order, requests are not.
 //!   - inside: all attempts run under one permit. The key waits, and requests are in order. Choose
 //!     this where the order of requests matters.
 //! - `concurrency_limit`
 //!   - outside: it limits all requests, those that wait included, so one busy key can use it up.
 //!   - inside: it limits the inner service. A request that finds the limit used up waits, and holds
-//!     its permit meanwhile. The `concurrency` of the semaphore is the better choice: it gives permits
-//!     only to requests that can run.
+//!     its permit meanwhile. The `concurrency` of the semaphore is the better choice: it gives
+//!     permits only to requests that can run.
 //! - `load_shed`
 //!   - outside: at the capacity, a request fails at once with `Overloaded` and does not wait in
 //!     `poll_ready`. This is right for servers.
 //!   - inside: if the inner service is not ready, the request fails and its permit is given back.
 //! - `buffer`
-//!   - outside: requests go through one queue in the order of their `call`s, and the worker calls the
-//!     keyed layer in that order.
+//!   - outside: requests go through one queue in the order of their `call`s, and the worker calls
+//!     the keyed layer in that order.
 //!   - inside: requests enter the queue in the order of their permits. A permit is held until the
 //!     worker has sent the response, so order holds.
 //! - `rate_limit`

@@ -14,10 +14,11 @@ use crate::error::Error;
 use crate::future::ResponseFuture;
 use crate::on_drop::{Cancel, OnDrop};
 
-/// Calls the inner service with the requests of one key one at a time, in the order of their
-/// `call`s.
+/// A service that calls the inner service with the requests of one key one at a time, in the order
+/// of their `call`s.
 ///
-/// Made by a [`KeyedLayer`](crate::KeyedLayer). A request is polled where its response future is
+/// A [`KeyedLayer`](crate::KeyedLayer) makes it. A request is polled where its response future is
+/// polled: nothing is spawned, boxed or sent to another task.
 /// polled: nothing is spawned, boxed or sent to another task.
 ///
 /// # Readiness
@@ -55,22 +56,22 @@ impl<S, F, K, D> KeyedService<S, F, K, D> {
         }
     }
 
-    /// The semaphore of the layer: to see how much of it is used, and to close it.
+    /// Returns the semaphore of the layer, to see how much of it is used, and to close it.
     pub fn semaphore(&self) -> &KeyedSemaphore<K> {
         &self.semaphore
     }
 
-    /// The inner service.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The inner service.
+    /// Returns the inner service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The inner service. Requests that were called before are not affected.
+    /// Returns the inner service. Requests that were called before are not affected.
     pub fn into_inner(self) -> S {
         self.inner
     }

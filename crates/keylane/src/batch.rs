@@ -7,8 +7,7 @@ use crate::handler::{Context, OfContextAndMessage, OfMessage};
 
 /// The work for several messages of one key, in their order.
 ///
-/// As [`Handler`](crate::Handler), with a `Vec` of messages. A closure will do. What it answers is
-/// a
+/// Like [`Handler`](crate::Handler), with a `Vec` of messages. A closure is enough. Its answer is a
 /// [`BatchAnswer`]: one answer for all, or one for each.
 ///
 /// # Examples
@@ -42,7 +41,7 @@ use crate::handler::{Context, OfContextAndMessage, OfMessage};
     note = "its future must be `Send`"
 )]
 pub trait BatchHandler<K, M, Args = ()>: Send + Sync + 'static {
-    /// What it answers.
+    /// The answer of the handler.
     type Answer: BatchAnswer;
 
     /// Handles the messages, once. There is at least one.
@@ -91,27 +90,28 @@ where
 /// | type | means |
 /// | --- | --- |
 /// | `Result<(), E>` | all of them succeeded, or failed |
-/// | `Result<Vec<O>, E>` | all of them succeeded, with one answer each in their order; or all failed |
+/// | `Result<Vec<O>, E>` | all of them succeeded, with one answer each, in order; or all failed |
 /// | `Vec<Result<O, E>>` | one answer each, in their order |
 ///
-/// Where all fail, the first of them is charged with the attempt and tried again by itself, so that
-/// one bad message is found; the others wait behind it, as if they had not been started. Where some
-/// fail, the others settle, and those that failed go back in front of the lane, in their order. A
+/// Where all fail, the attempt counts for the first message, which is tried again by itself, so
+/// that one bad message is found. The others wait behind it, as if they had not started. Where some
+/// fail, the others settle, and the failed messages go back in front of the lane, in their order. A
 /// message without an answer has failed with
 /// [`Failure::NoAnswer`](crate::error::Failure::NoAnswer).
 ///
-/// That needs a [`retry`](crate::Builder::retry) of two attempts or more. Without one, the first is
-/// given up at once, though another one may be the bad one: with
-/// [`on_exhausted`](crate::Builder::on_exhausted) one after the other, and without it the others
-/// settle with it ([`Failure::WithBatch`](crate::error::Failure::WithBatch)).
+/// That needs a [`retry`](crate::Builder::retry) of two attempts or more. Without one, the first
+/// message is given up at once, although another one may be the bad one. With
+/// [`on_exhausted`](crate::Builder::on_exhausted) the messages are given up one after the other;
+/// without it the others settle with the first
+/// ([`Failure::WithBatch`](crate::error::Failure::WithBatch)).
 pub trait BatchAnswer: Send + 'static {
     /// The answer for one message.
     type Output: Send + 'static;
-    /// Why an attempt can fail.
+    /// The error of a failed attempt.
     type Error: fmt::Debug + Send + Sync + 'static;
 
-    /// One answer for each of `messages` messages, in their order, or one error for all. Answers
-    /// beyond that are dropped.
+    /// Returns one answer for each of `messages` messages, in their order, or one error for all.
+    /// Answers beyond that are dropped.
     fn into_answers(self, messages: usize) -> Answers<Self::Output, Self::Error>;
 }
 

@@ -1,4 +1,4 @@
-//! Errors, one small type per operation. Each gives the message back that it is about.
+//! Errors, one small type per operation. Each returns the message that it is about.
 //!
 //! The errors of the queue, the keyed semaphore and the streams are in their own modules.
 
@@ -9,7 +9,7 @@ use thiserror::Error;
 #[doc(inline)]
 pub use keylane_source::{BoxError, Failure};
 
-/// Why a message was not accepted. The message comes back.
+/// The reason why a message was not accepted. The message comes back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum SendError<M> {
@@ -23,13 +23,13 @@ pub enum SendError<M> {
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
-    /// The message is to wait for a time that does not exist.
+    /// The message has to wait for a time that does not exist.
     #[error("the time of the message is too far away")]
     TooFar(M),
 }
 
 impl<M> SendError<M> {
-    /// The message that was not accepted.
+    /// Returns the message that was not accepted.
     pub fn into_inner(self) -> M {
         match self {
             Self::Closed(message)
@@ -40,20 +40,20 @@ impl<M> SendError<M> {
     }
 }
 
-/// Why a message was not accepted at once. The message comes back.
+/// The reason why a message was not accepted at once. The message comes back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<M> {
     /// The dispatcher is at its capacity. Try again later, or wait with `send`.
     #[error("the dispatcher is at its capacity")]
     Full(M),
-    /// The lane of this key is full; messages of other keys are welcome.
+    /// The lane of this key is full; messages of other keys may still be accepted.
     #[error("the lane of this key is full")]
     LaneFull(M),
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
-    /// The message is to wait for a time that does not exist.
+    /// The message has to wait for a time that does not exist.
     #[error("the time of the message is too far away")]
     TooFar(M),
     /// The dispatcher takes no more messages.
@@ -62,7 +62,7 @@ pub enum TrySendError<M> {
 }
 
 impl<M> TrySendError<M> {
-    /// The message that was not accepted.
+    /// Returns the message that was not accepted.
     pub fn into_inner(self) -> M {
         match self {
             Self::Full(message)
@@ -114,7 +114,7 @@ impl<M> fmt::Debug for TrySendError<M> {
 #[error("the dispatcher is closed")]
 pub struct ReserveError;
 
-/// Why the number of lanes was not changed.
+/// The reason why the number of lanes did not change.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeError {
@@ -129,24 +129,24 @@ pub enum ResizeError {
     Closed,
 }
 
-/// Why there is no answer to a submitted message.
+/// The reason why a submitted message has no answer.
 #[non_exhaustive]
 #[derive(PartialEq, Eq)]
 pub enum ReceiptError<M, E> {
     /// The last attempt failed, and the policy is [`OnExhausted::Discard`](crate::OnExhausted); or
-    /// there was none, for the reason inside: an operator skipped the message, or its merge
+    /// there was no attempt, for the reason inside: an operator skipped the message, or its merge
     /// panicked.
     Failed(Failure<E>),
     /// The last attempt failed, and the dead-letter sink has accepted the message.
     DeadLettered(Failure<E>),
     /// The dispatcher closed before the message had an outcome. No attempt was under way.
     HandedBack {
-        /// Here it is again.
+        /// The message.
         message: M,
-        /// Attempts that were started, and failed. With 0 it never was.
+        /// The attempts that started and failed; 0 if the message never started.
         attempts: u32,
     },
-    /// Its lane was full ([`Overflow::DropOldest`](crate::Overflow)); it was never started.
+    /// Its lane was full ([`Overflow::DropOldest`](crate::Overflow)); it never started.
     Dropped(M),
     /// An operator purged its lane; the last attempt, if there was one, has failed.
     Purged(M),
@@ -156,18 +156,18 @@ pub enum ReceiptError<M, E> {
     /// A newer message of the same key took its place
     /// ([`Coalesce::keep_latest`](crate::Coalesce::keep_latest)).
     Superseded(M),
-    /// It was made part of another message of its key, which has settled.
+    /// It became part of another message of its key, which has settled.
     Merged {
         /// Whether the handler succeeded with that message.
         handled: bool,
     },
-    /// Its version was there already, or is older than one that was
-    /// ([`Sequence`](crate::Sequence)). That one was accepted, and may still be on its way.
+    /// Its version came before, or is older than one that did ([`Sequence`](crate::Sequence)). That
+    /// message was accepted, and may still be on its way.
     Duplicate(M),
-    /// It was too old to be started, or to be tried again
+    /// It was too old to start, or to be tried again
     /// ([`Builder::expire_after`](crate::Builder::expire_after)).
     Expired(M),
-    /// `abort`, a deadline or the end of the runtime dropped the handler in the middle: what it did
+    /// `abort`, a deadline or the end of the runtime dropped the handler in the middle: its effect
     /// is not known. The message is here if the dispatcher kept one for another attempt.
     Interrupted(Option<M>),
     /// The dispatcher ended without settling the message: its runtime is gone.
@@ -175,7 +175,7 @@ pub enum ReceiptError<M, E> {
 }
 
 impl<M, E> ReceiptError<M, E> {
-    /// The message, where it comes back.
+    /// Returns the message, if it comes back.
     pub fn into_message(self) -> Option<M> {
         match self {
             Self::HandedBack { message, .. }
@@ -253,7 +253,7 @@ impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
 
 impl<M, E: fmt::Debug> std::error::Error for ReceiptError<M, E> {}
 
-/// Why a dispatcher could not be built. Each names the setting to change.
+/// The reason why a dispatcher could not be built. Each variant names the setting to change.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildError {
@@ -272,9 +272,9 @@ pub enum BuildError {
     /// The smaller limit of a range comes first.
     #[error("`adaptive_concurrency` goes from {min} to {max}: the smaller limit comes first")]
     EmptyRange {
-        /// As it was set.
+        /// The lower limit, as it was set.
         min: usize,
-        /// As it was set.
+        /// The upper limit, as it was set.
         max: usize,
     },
     /// The number of shards must be a power of two, and at least two.
@@ -301,7 +301,7 @@ pub enum BuildError {
     NoDeadLetterSink,
 }
 
-/// Why a source cannot be consumed. Each names what to change.
+/// The reason why a source cannot be consumed. Each variant names what to change.
 #[non_exhaustive]
 #[derive(Error, Debug)]
 pub enum ConsumeError {
@@ -319,7 +319,8 @@ pub enum ConsumeError {
          for them, or give `OnExhausted::dead_letter(sink)`"
     )]
     NoDeadLetters,
-    /// To settle each message once needs versions, and a store that keeps them.
+    /// [`Guarantee::EffectivelyOnce`](crate::Guarantee::EffectivelyOnce) needs versions, and a
+    /// store that keeps them.
     #[error("`Guarantee::EffectivelyOnce` needs `sequence` with a `VersionStore`")]
     NoVersions,
     /// This setting must be at least one, or a time longer than zero.
@@ -330,18 +331,19 @@ pub enum ConsumeError {
     Source(#[from] keylane_source::SourceError),
 }
 
-/// Why a lane could not be acted on.
+/// The reason why a call of [`LaneControl`](crate::LaneControl) changed nothing.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum LaneError<M = ()> {
     /// The lane is neither halted nor waiting for what was asked: there is nothing to decide.
     #[error("nothing of this key waits for that decision")]
     NotHalted(M),
-    /// The head is with its handler, with the dead-letter sink, or on its way there, and is not to
-    /// be changed.
+    /// The head is with its handler, with the dead-letter sink, or on its way there, and cannot be
+    /// changed.
     #[error("the head of the lane is in flight, or about to be")]
     InFlight(M),
-    /// The message has another key than this lane, and would run beside the messages of its own.
+    /// The message has another key than this lane, and would run beside the other messages of its
+    /// key.
     #[error("the message has another key than this lane")]
     OtherKey(M),
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
@@ -350,7 +352,7 @@ pub enum LaneError<M = ()> {
 }
 
 impl<M> LaneError<M> {
-    /// The message that changed nothing.
+    /// Returns the message that changed nothing.
     pub fn into_inner(self) -> M {
         match self {
             Self::NotHalted(message)

@@ -1,4 +1,4 @@
-//! What users write: the work for one message.
+//! The trait that users implement: the work for one message.
 
 use std::fmt;
 use std::future::Future;
@@ -9,7 +9,7 @@ use keylane_rt::Arc;
 use keylane_rt::clock::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What a handler learns about its attempt.
+/// The context of one attempt.
 #[derive(Clone)]
 pub struct Context<K> {
     pub(crate) key: Option<K>,
@@ -86,8 +86,8 @@ impl<K> Context<K> {
         }
     }
 
-    /// Sets the lease of the next attempt at a message that has a key: its fencing token, and when it
-    /// ends.
+    /// Sets the lease of the next attempt at a message that has a key: its fencing token, and when
+    /// it ends.
     #[inline]
     pub(crate) fn set_lease(&mut self, token: u64, end: u64) {
         // A handler may have cloned the context, and goes on with its own token. To ask whether it
@@ -113,43 +113,43 @@ impl<K> Context<K> {
         self.details.version
     }
 
-    /// The key of the message, or `None` for a keyless message.
+    /// Returns the key of the message, or `None` for a keyless message.
     pub fn key(&self) -> Option<&K> {
         self.key.as_ref()
     }
 
-    /// Which attempt this is, from 1.
+    /// Returns the number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The fencing token of the lease of the key, where lanes are
+    /// Returns the fencing token of the lease of the key, where lanes are
     /// [leased](crate::Builder::leased_by); `None` for a message without a key.
     ///
-    /// It is higher than that of each earlier holder of the key. A process that was paused past its
-    /// lease cannot know that, so whatever must not be written late is written with the token, and
-    /// refused where a higher one has been seen.
+    /// The token is higher than the tokens of all earlier holders of the key. A process that was
+    /// paused past its lease cannot know that. So a write that must not be late carries the token,
+    /// and is refused where a higher token has been seen.
     pub fn lease_token(&self) -> Option<u64> {
         let is_leased = self.details.is_leased && self.key.is_some();
         is_leased.then(|| self.details.lease_token.load(Ordering::Relaxed))
     }
 
-    /// When the attempt will be dropped, if there is an attempt time-out.
+    /// Returns when the attempt is dropped, if there is an attempt time-out.
     pub fn deadline(&self) -> Option<tokio::time::Instant> {
         let deadline = self.instant_of_deadline();
         deadline.map(tokio::time::Instant::from_std)
     }
 
-    /// What is left until the deadline, if there is one, by the clock of the calling thread's
-    /// runtime. In the handler that is the dispatcher's; elsewhere it differs only while a test
-    /// pauses time.
+    /// Returns the time until the deadline, if there is one, by the clock of the calling thread's
+    /// runtime. In the handler that is the dispatcher's runtime; elsewhere it differs only while a
+    /// test pauses time.
     pub fn time_left(&self) -> Option<Duration> {
         self.instant_of_deadline()
             .map(|deadline| deadline.saturating_duration_since(keylane_rt::clock::now()))
     }
 
-    /// Whether `close` or `abort` was called on the dispatcher, so that a long handler may stop at
-    /// a good place instead of being dropped at a bad one. `drain` does not ask for it.
+    /// Returns whether `close` or `abort` was called on the dispatcher, so that a long handler can
+    /// stop at a good place instead of being dropped at a bad one. `drain` does not ask for it.
     pub fn is_cancelled(&self) -> bool {
         self.details.cancel.is_cancelled()
     }
@@ -176,10 +176,10 @@ impl<K> fmt::Debug for Context<K> {
 
 /// The work for one message.
 ///
-/// A closure will do, with or without the context; a type implements the trait when it has state
-/// or a name. The answer is a `Result`: its error is what [`Retry`](crate::Retry) and
-/// [`OnExhausted`](crate::OnExhausted) are about. Ignore the type parameter `Args`: it
-/// distinguishes the kinds of closures.
+/// A closure is enough, with or without the context; a type implements the trait when it has state
+/// or a name. The handler returns a `Result`: [`Retry`](crate::Retry) and
+/// [`OnExhausted`](crate::OnExhausted) decide what happens after an error. Ignore the type
+/// parameter `Args`: it distinguishes the kinds of closures.
 ///
 /// The handler is never run for two messages of one key at the same time. Its future is dropped
 /// at the time-out of an attempt and on `abort`, at whichever await it has reached.
@@ -214,10 +214,10 @@ impl<K> fmt::Debug for Context<K> {
             `Debug + Send + Sync + 'static` (for a boxed one: `Box<dyn Error + Send + Sync>`)"
 )]
 pub trait Handler<K, M, Args = ()>: Send + Sync + 'static {
-    /// What the handler answers; a receipt resolves with it.
+    /// The answer of the handler; a receipt resolves with it.
     type Output: Send + 'static;
 
-    /// Why an attempt can fail.
+    /// The error of a failed attempt.
     type Error: fmt::Debug + Send + Sync + 'static;
 
     /// Handles one message, once.

@@ -1,4 +1,4 @@
-//! What happens to a message after its last attempt.
+//! The policy for messages after their last attempt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,32 +7,33 @@ pub(crate) use keylane_source::{DeadLetter, DeadLetterSink};
 
 pub(crate) type Sink<K, M, E> = Arc<dyn DeadLetterSink<K, M, E>>;
 
-/// What happens to a message, and to its key, after the last attempt.
+/// The policy for a message, and for its key, after the last attempt.
 #[non_exhaustive]
 pub enum OnExhausted<K, M, E> {
-    /// Settle it as failed and go on with the key. The default.
+    /// Settles the message as failed and goes on with the key. The default.
     ///
-    /// What it leaves behind: the `tracing` warning `an attempt failed`; a count, in
+    /// Traces of the message are the `tracing` warning `an attempt failed`; a count, in
     /// [`Report::discarded`](crate::Report::discarded) and
     /// [`Stats::discarded`](crate::watching::Stats::discarded); the event
     /// [`Event::Discarded`](crate::watching::Event::Discarded); and, if there is a receipt,
     /// [`ReceiptError::Failed`](crate::error::ReceiptError::Failed).
     Discard,
-    /// Give it to the sink; the key goes on when the sink has accepted it.
+    /// Gives the message to the sink; the key goes on when the sink has accepted it.
     DeadLetter(Arc<dyn DeadLetterSink<K, M, E>>),
-    /// Have the source of the message keep the dead letter, if it has the
-    /// [feature](keylane_source::Features::dead_letters); the key goes on when it is durable there. A
-    /// message that was sent directly stops its key instead, as with [`Halt`](Self::Halt).
+    /// Lets the source of the message keep the dead letter, if it has the
+    /// [feature](keylane_source::Features::dead_letters); the key goes on when the letter is
+    /// durable there. A message that was sent directly stops its key instead, as with
+    /// [`Halt`](Self::Halt).
     AtSource,
-    /// Stop the key: later messages stay parked until
-    /// [`LaneControl`](crate::LaneControl) says `resume`, `skip`
-    /// or `replace`. What money needs. A keyless message has no lane to stop: if it comes from a source,
-    /// it is held, and its source gets it back when the intake ends; otherwise it is discarded.
+    /// Stops the key: later messages stay parked until `resume`, `skip` or `replace` of
+    /// [`LaneControl`](crate::LaneControl). This is the policy for payments. A keyless message has
+    /// no lane to stop: if it comes from a source, it is held, and its source gets it back when the
+    /// intake ends; otherwise it is discarded.
     Halt,
 }
 
 impl<K, M, E> OnExhausted<K, M, E> {
-    /// [`OnExhausted::DeadLetter`] from a sink by value.
+    /// Returns an [`OnExhausted::DeadLetter`] with this sink.
     pub fn dead_letter(sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
         Self::DeadLetter(Arc::new(sink))
     }

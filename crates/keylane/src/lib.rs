@@ -6,54 +6,61 @@
 //! | --- | --- |
 //! | message | what you send; opaque to the engine |
 //! | key | what orders messages |
-//! | lane | the messages of one key that are accepted and not settled; it exists only while there are any |
+//! | lane | the accepted and unsettled messages of one key; it exists only while there are any |
 //! | parked | accepted, waiting in its lane |
 //! | ready | a lane whose head may start |
 //! | in flight | the head's handler has started and has not finished |
 //! | attempt | one run of the handler for one message, counted from 1 |
 //! | settle | the single final outcome of an accepted message |
-//! | receipt | a future the sender may keep; it resolves with the handler's answer, or why there is none |
-//! | dead letter | a message given up on, with its key, its attempts and its last error |
-//! | permit | the right to run the work of a key; a `KeyedSemaphore` of `keylane-semaphore` gives it to you |
+//! | receipt | a future for the sender: the handler's answer, or the reason why there is none |
+//! | dead letter | a message that was given up on, with its key, its attempts and its last error |
+//! | permit | the right to run the work of a key, from a `KeyedSemaphore` of `keylane-semaphore` |
 //! | runner | the task in which handlers run |
-//! | concurrency | most handlers in flight at once |
-//! | capacity | most messages accepted and not settled |
+//! | concurrency | the maximum number of handlers in flight at once |
+//! | capacity | the maximum number of messages accepted and not settled |
 //! | discipline | what a lane does with a new arrival: first in, first out; coalesce; sequence |
 //! | coalesced | settled because another message of its key stands for it |
 //! | version | a message's place among those of its key, where they are sequenced |
 //! | gap | versions that are missing while later ones wait |
 //! | batch | several messages of one key in one handler |
-//! | expired | settled because it was too old to be started |
-//! | drain | no more in, finish what is in |
+//! | expired | settled because it was too old to start |
+//! | drain | accept no more messages, and finish the accepted ones |
 //! | lease | the right to a key among processes, for a time; its *token* grows with each holder |
-//! | hand back | return a message without an outcome; its attempts say whether it was ever started |
+//! | hand back | return a message without an outcome, with the number of its attempts |
 //!
 //! # Watching it
 //!
-//! [`Dispatcher::stats`] is a snapshot of counters and gauges, [`Dispatcher::inspect`] says why one
-//! key waits. [`Dispatcher::events`] is a bounded stream of what happens: dead letters, discarded
+//! [`Dispatcher::stats`] is a snapshot of counters and gauges, and [`Dispatcher::inspect`] returns
+//! why one key waits. [`Dispatcher::events`] is a bounded stream of events: dead letters, discarded
 //! messages, halted and full lanes, gaps, handlers that block. [`Dispatcher::hottest`] finds the
-//! keys that have most messages, the oldest ones, or the busiest handlers.
+//! keys with the most messages, the oldest ones, or the busiest handlers.
 //!
 //! With `tracing`, target `keylane`: each attempt runs in a span `keylane.message` (level `INFO`)
-//! with `key`, `attempt` and `wait_us`. Events: `WARN` for an attempt that failed or has lost its
-//! lease, a message that is given up on and a handler that blocks its thread; `ERROR` for a lane
-//! that is halted, a dead-letter sink that refuses, leases that cannot be acquired and a drop that
-//! panics. Keys appear as their hash, or as text with
+//! with `key`, `attempt` and `wait_us`. Events have the level `WARN` for an attempt that failed or
+//! lost its lease, a message that was given up on and a handler that blocks its thread. They have
+//! the level `ERROR` for a lane that is halted, a dead-letter sink that refuses, leases that cannot
+//! be acquired and a drop that panics. Keys appear as their hash, or as text with
 //! [`Builder::trace_keys`].
 //!
-//! With the feature `metrics`, through the facade of that name, published four times in each
-//! [`Builder::stuck_after`] while something changes, and at the end; at rest the last values stand.
-//! Labels are `dispatcher` (if it has a [`Builder::name`]) and `outcome`, never a key:
+//! With the feature `metrics`, the dispatcher publishes its metrics through the facade of that
+//! name: four times in each [`Builder::stuck_after`] while something changes, and at the end; at
+//! rest the last values stand. Labels are `dispatcher` (if it has a [`Builder::name`]) and
+//! `outcome`, never a key:
 //!
 //! | metric | kind |
 //! | --- | --- |
 //! | `keylane_accepted_total` | counter |
-//! | `keylane_settled_total{outcome}`: `done`, `dead_lettered`, `discarded`, `coalesced`, `duplicate`, `expired`, `handed_back`; in the end their sum is `keylane_accepted_total` | counter |
-//! | `keylane_attempt_failures_total`, `keylane_retries_total`, `keylane_panics_total`, `keylane_timeouts_total` | counter |
+//! | `keylane_settled_total{outcome}` | counter |
+//! | `keylane_attempt_failures_total` | counter |
+//! | `keylane_retries_total`, `keylane_panics_total`, `keylane_timeouts_total` | counter |
 //! | `keylane_letter_failures_total`, `keylane_overflowed_total`, `keylane_stuck_total` | counter |
-//! | `keylane_in_flight`, `keylane_ready`, `keylane_lanes`, `keylane_backing_off`, `keylane_halted`, `keylane_full_lanes`, `keylane_stalled`, `keylane_concurrency_limit` | gauge |
+//! | `keylane_in_flight`, `keylane_ready`, `keylane_lanes`, `keylane_backing_off` | gauge |
+//! | `keylane_halted`, `keylane_full_lanes`, `keylane_stalled` | gauge |
+//! | `keylane_concurrency_limit` | gauge |
 //! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
+//!
+//! The outcomes are `done`, `dead_lettered`, `discarded`, `coalesced`, `duplicate`, `expired` and
+//! `handed_back`; in the end their sum is `keylane_accepted_total`.
 
 mod dispatcher;
 pub use dispatcher::{

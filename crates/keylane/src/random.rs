@@ -16,8 +16,8 @@ pub(crate) fn bits() -> Option<u64> {
     next.ok()
 }
 
-/// The mixer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-/// 2014): every bit of the result depends on every bit that comes in.
+/// The mixer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014): every bit of the result depends on every bit that comes in.
 pub(crate) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -2,10 +2,10 @@
 //!
 //! | call | answers |
 //! | --- | --- |
-//! | [`Dispatcher::stats`](crate::Dispatcher::stats) | how many, and how much room is left: [`Stats`] |
-//! | [`Dispatcher::events`](crate::Dispatcher::events) | what happens from now on: [`Events`] of [`Event`] |
-//! | [`Dispatcher::hottest`](crate::Dispatcher::hottest) | which keys have most to do: [`HotKey`], ranked by [`HotBy`] |
-//! | [`Dispatcher::inspect`](crate::Dispatcher::inspect) | why one key waits: [`LaneView`] with its [`LaneState`] |
+//! | [`stats`](crate::Dispatcher::stats) | how many, and how much room is left: [`Stats`] |
+//! | [`events`](crate::Dispatcher::events) | what happens from now on: [`Events`] of [`Event`] |
+//! | [`hottest`](crate::Dispatcher::hottest) | the busiest keys: [`HotKey`], ranked by [`HotBy`] |
+//! | [`inspect`](crate::Dispatcher::inspect) | why one key waits: [`LaneView`], [`LaneState`] |
 
 pub use crate::engine::{Event, Events, SourceEvent};
 pub use crate::lane::{LaneState, LaneView};

@@ -10,8 +10,8 @@ const CHUNK: usize = 64;
 /// Most emptied chunks that a backlog keeps: as many as one batch from the channel can fill.
 const SPARE_CHUNKS: usize = 4;
 
-/// Most bytes of emptied backlogs that are kept for reuse, over all lanes: about what the messages of
-/// a full dispatcher take, if they are small and its capacity is the default.
+/// Most bytes of emptied backlogs that are kept for reuse, over all lanes: about what the messages
+/// of a full dispatcher take, if they are small and its capacity is the default.
 const SPARE_BYTES: usize = 4 << 20;
 
 /// A first-in, first-out queue that grows in chunks.
@@ -118,12 +118,12 @@ impl<T> Backlog<T> {
         item
     }
 
-    /// Puts an item before all others. The first chunk may grow above its size for that.
+    /// Puts an item before all others. The first chunk may exceed its size for that.
     pub fn push_front(&mut self, item: T) {
         self.first.push_front(item);
     }
 
-    /// Keeps those of which `keep` says so, in their order.
+    /// Keeps the items for which `keep` returns `true`, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for _ in 0..self.len() {
             if let Some(item) = self.pop_front()
@@ -160,8 +160,8 @@ fn push<T>(chunk: &mut VecDeque<T>, item: T) {
     chunk.push_back(item);
 }
 
-/// Emptied backlogs, so that lanes which come and go do not come and go to the allocator: also where
-/// there are thousands at a time, and each holds a few messages.
+/// Emptied backlogs, so that lanes which come and go do not come and go to the allocator: also
+/// where there are thousands at a time, and each holds a few messages.
 ///
 /// Its lock is taken under a shard's lock and is the innermost one.
 #[derive(Debug)]

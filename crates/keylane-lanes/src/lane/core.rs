@@ -9,7 +9,7 @@ use super::backlog::{Backlog, Spares};
 use super::plan::Plan;
 use super::state::{Phase, State, Timer, Transition, WaitReason};
 
-/// What to do when the head of a plain lane is gone.
+/// The next step when the head of a plain lane is gone.
 #[derive(Debug)]
 #[must_use = "the next message of the lane must start, or the lane be removed"]
 pub enum Next<T> {
@@ -21,13 +21,13 @@ pub enum Next<T> {
     Remove,
 }
 
-/// What became of a message that was parked in a lane that exists.
+/// The result of parking a message in a lane that exists.
 #[derive(Debug)]
 #[must_use = "a refused or displaced message must be settled"]
 pub enum Offered<T> {
     /// It waits behind the head.
     Parked,
-    /// It waits, and the oldest parked message had to go.
+    /// It waits, and the oldest parked message had to leave.
     Displaced(T),
     /// There is no room for it.
     Refused(T),
@@ -74,7 +74,7 @@ impl<T, G> Default for More<T, G> {
 }
 
 impl<T, H, G> Lane<T, H, G> {
-    /// A lane whose first message is its head, which is out.
+    /// Returns a lane whose first message is its head, which is out.
     #[inline]
     pub fn new() -> Self {
         Self {
@@ -84,8 +84,8 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// A lane whose first message is in the ready queue, and [meets](Self::rejoin) what comes until
-    /// a runner takes it.
+    /// Returns a lane whose first message is in the ready queue, and [meets](Self::rejoin) the
+    /// messages that come until a runner takes it.
     pub fn entered() -> Self {
         Self {
             state: State::Entered,
@@ -93,8 +93,8 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// A lane with nothing in it, made for a message or a pause that is about to come. `tat` is the
-    /// word of its rate.
+    /// Returns an empty lane, for a message or a pause that is about to come. `tat` is the word of
+    /// its rate.
     pub fn empty(tat: u64) -> Self {
         let mut lane = Self {
             state: State::Waiting {
@@ -110,7 +110,7 @@ impl<T, H, G> Lane<T, H, G> {
         lane
     }
 
-    /// Which state it is in, without what the state has.
+    /// Returns its state, without the contents of the state.
     #[inline]
     pub fn phase(&self) -> Phase {
         match self.state {
@@ -124,47 +124,47 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Its state.
+    /// Returns its state.
     pub fn state(&self) -> &State<H> {
         &self.state
     }
 
-    /// The head, if there is one, and what is parked behind it. What a plan keeps beside them is
-    /// not counted: see [`depth`](Self::depth).
+    /// Returns the number of the head, if there is one, and the parked messages. Messages that a
+    /// plan keeps beside them do not count: see [`depth`](Self::depth).
     #[inline]
     pub fn len(&self) -> usize {
         let waits = matches!(self.state, State::Scheduled | State::Waiting { .. });
         usize::from(!waits) + self.parked_len()
     }
 
-    /// How many messages are parked.
+    /// Returns the number of parked messages.
     #[inline]
     pub fn parked_len(&self) -> usize {
         self.parked.as_ref().map_or(0, |parked| parked.len())
     }
 
-    /// The parked messages, the oldest first.
+    /// Returns the parked messages, the oldest first.
     pub fn parked(&self) -> impl Iterator<Item = &T> {
         self.parked.iter().flat_map(|parked| parked.iter())
     }
 
-    /// The parked messages, the oldest first, to be changed.
+    /// Returns the parked messages, the oldest first, to be changed.
     pub fn parked_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
         self.parked.iter_mut().flat_map(|parked| parked.iter_mut())
     }
 
-    /// The oldest parked message.
+    /// Returns the oldest parked message.
     pub fn oldest_parked(&self) -> Option<&T> {
         self.parked.as_ref()?.front()
     }
 
-    /// Whether this lane is nothing but a head and what is parked behind it.
+    /// Returns whether this lane has nothing but a head and parked messages.
     #[inline]
     pub fn is_bare(&self) -> bool {
         self.more.is_none()
     }
 
-    /// Whether an operator has paused it.
+    /// Returns whether an operator has paused it.
     pub fn is_paused(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.paused)
     }
@@ -176,7 +176,7 @@ impl<T, H, G> Lane<T, H, G> {
         matches!(plan, Some(Plan::Merging(_)))
     }
 
-    /// What a waiting lane waits for.
+    /// Returns the reason why a waiting lane waits.
     pub fn wait_reason(&self) -> Option<WaitReason> {
         match self.state {
             State::Waiting { reason, .. } => Some(reason),
@@ -184,8 +184,8 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Whether nothing of this key starts before time passes, a missing version comes, a lease is
-    /// granted, the version store answers or an operator acts.
+    /// Returns whether no message of this key starts before time passes, a missing version comes, a
+    /// lease is granted, the version store answers or an operator acts.
     #[inline]
     pub fn is_stalled(&self) -> bool {
         match self.state {
@@ -197,7 +197,7 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Whether nothing but a message or an operator can let this lane go on.
+    /// Returns whether only a message or an operator can let this lane go on.
     pub fn is_endless(&self) -> bool {
         match self.state {
             // What it waits for is on its way.
@@ -215,7 +215,7 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Whether it waits for the lease of its key.
+    /// Returns whether it waits for the lease of its key.
     pub fn is_unleased(&self) -> bool {
         match self.state {
             State::Waiting { reason, .. } => reason == WaitReason::Lease,
@@ -224,13 +224,13 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Whether it waits for a decision: about its head, or about a gap.
+    /// Returns whether it waits for a decision about its head, or about a gap.
     pub fn is_halted(&self) -> bool {
         matches!(self.state, State::Halted { .. })
             || self.wait_reason() == Some(WaitReason::HaltedGap)
     }
 
-    /// Whether its head, or the lane itself, is in the ready queue or with a runner.
+    /// Returns whether its head, or the lane itself, is in the ready queue or with a runner.
     pub fn is_out(&self) -> bool {
         matches!(
             self.state,
@@ -238,7 +238,7 @@ impl<T, H, G> Lane<T, H, G> {
         )
     }
 
-    /// When the head is due, if it waits for time.
+    /// Returns when the head is due, if it waits for time.
     pub fn backs_off_until(&self) -> Option<Instant> {
         match self.state {
             State::Backoff { until, .. } => Some(until),
@@ -246,7 +246,7 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Whether a timer is armed for the head that the lane holds.
+    /// Returns whether a timer is armed for the head that the lane holds.
     pub fn is_timed(&self) -> bool {
         let State::Backoff { timer, .. } = self.state else {
             return false;
@@ -254,7 +254,7 @@ impl<T, H, G> Lane<T, H, G> {
         timer == Timer::Armed
     }
 
-    /// The head, if the lane holds it.
+    /// Returns the head, if the lane holds it.
     pub fn head(&self) -> Option<&H> {
         match &self.state {
             State::Backoff { head, .. } | State::Halted { head } => Some(head),
@@ -262,7 +262,7 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// The head, if the lane holds it.
+    /// Returns the head, if the lane holds it.
     pub fn head_mut(&mut self) -> Option<&mut H> {
         match &mut self.state {
             State::Backoff { head, .. } | State::Halted { head } => Some(head),
@@ -300,21 +300,21 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Parks in front of all others a message that was out and has not started, or has failed.
+    /// Parks a message in front of all others. It was out and has not started, or has failed.
     pub fn put_back(&mut self, item: T, spares: &Spares<T>) {
         self.parked
             .get_or_insert_with(|| spares.take())
             .push_front(item);
     }
 
-    /// Gives up the parked messages that are not to be kept.
+    /// Gives up the parked messages for which `keep` returns `false`.
     pub fn retain_parked(&mut self, keep: impl FnMut(&T) -> bool) {
         if let Some(parked) = &mut self.parked {
             parked.retain(keep);
         }
     }
 
-    /// The head settled: the oldest parked message is the next one.
+    /// Moves on after the head has settled: the oldest parked message is the next one.
     #[inline]
     pub fn finish(&mut self) -> Next<T> {
         assert!(
@@ -328,7 +328,7 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// The handler of the head returned `Pending`.
+    /// Notes that the handler of the head returned `Pending`.
     pub fn suspend(&mut self, since: Instant, attempt: u32, accepted_at: u64) {
         let running = State::Running {
             since,
@@ -338,13 +338,13 @@ impl<T, H, G> Lane<T, H, G> {
         self.transition(Transition::Suspend, running);
     }
 
-    /// The head comes back to wait for its next attempt.
+    /// Takes the head back, to wait for its next attempt.
     pub fn back_off(&mut self, head: Box<H>, until: Instant) {
         let timer = Timer::Armed;
         self.transition(Transition::BackOff, State::Backoff { until, timer, head });
     }
 
-    /// The wait is over: the head goes out again.
+    /// Lets the head go out again after its wait.
     pub fn due(&mut self) -> Box<H> {
         self.check(Transition::Due);
         self.take_head().expect("a lane in backoff holds its head")
@@ -419,7 +419,7 @@ impl<T, H, G> Lane<T, H, G> {
 }
 
 impl<T: Item, H, G> Lane<T, H, G> {
-    /// Messages of this key, the head included.
+    /// Returns the number of messages of this key, the head included.
     #[inline]
     pub fn depth(&self, rules: &Rules) -> usize {
         let mut depth = self.len();
@@ -432,22 +432,22 @@ impl<T: Item, H, G> Lane<T, H, G> {
         depth
     }
 
-    /// The oldest parked message, or else the first that came too early.
+    /// Returns the oldest parked message, or else the first that came too early.
     pub fn oldest_waiting(&self) -> Option<&T> {
         self.oldest_parked().or_else(|| self.first_early())
     }
 
-    /// The message of this version, if it came too early.
+    /// Returns the message of this version, if it came too early.
     pub fn early_mut(&mut self, version: u64) -> Option<&mut T> {
         self.sequencer_mut()?.early_mut(version)
     }
 
-    /// The first of the messages that came before their turn.
+    /// Returns the first of the messages that came before their turn.
     pub fn first_early(&self) -> Option<&T> {
         self.more.as_ref()?.plan.sequencer()?.first_early()
     }
 
-    /// Marks the end of what is in this lane now. False: there is nothing in it.
+    /// Marks the end of the messages in this lane. Returns `false` if there are none.
     pub fn set_watermark(&mut self, accepted_at: u64, rules: &Rules) -> bool {
         let holds = self.depth(rules) > 0 || self.is_out();
         if holds {
@@ -456,15 +456,15 @@ impl<T: Item, H, G> Lane<T, H, G> {
         holds
     }
 
-    /// Whether it remembers up to where it was full.
+    /// Returns whether the lane has a watermark.
     pub fn has_watermark(&self) -> bool {
         self.more
             .as_ref()
             .is_some_and(|more| more.watermark.is_some())
     }
 
-    /// Whether all that was accepted up to the watermark has left the lane, given what starts now.
-    /// True once: the mark is gone then.
+    /// Returns whether all messages that were accepted up to the watermark have left the lane,
+    /// given the one that starts now. Returns `true` once: the mark is gone then.
     #[inline]
     pub fn passes_watermark(&mut self, starts: Option<&T>) -> bool {
         match &self.more {

@@ -1,4 +1,4 @@
-//! What an operator decides about one key.
+//! The decisions of an operator about one key.
 
 use keylane_rt::clock::Instant;
 
@@ -14,8 +14,8 @@ use super::{Lane, Spares};
 pub enum Decision {
     /// Nothing of this key starts until it is resumed.
     Pause,
-    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or missing
-    /// versions are waited for once more.
+    /// A paused lane goes on; or a halted head goes out again, as a first attempt; or the lane
+    /// waits once more for missing versions.
     Resume,
     /// The waiting head settles as skipped, or as the failure it was halted by, and the key goes on
     /// behind it. Missing versions are given up.
@@ -25,16 +25,17 @@ pub enum Decision {
     /// The waiting head goes on with another message: one that the lane holds goes out, as a first
     /// attempt; one that is parked is exchanged in its place, by the caller.
     Replace,
-    /// Everything that has not started, or waits after a failure, settles.
+    /// All messages settle that have not started, or wait after a failure.
     Purge,
 }
 
-/// Why a decision does not apply.
+/// The reason why a decision does not apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecidable {
-    /// Nothing of the key waits for such a decision.
+    /// No message of the key waits for such a decision.
     Nothing,
-    /// The head is with its handler, or with the dead-letter sink; or all that waits is being merged.
+    /// The head is with its handler, or with the dead-letter sink; or all that waits is being
+    /// merged.
     InFlight,
 }
 

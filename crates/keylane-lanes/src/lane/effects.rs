@@ -1,4 +1,4 @@
-//! What follows from a decision of a lane.
+//! The effects of a decision of a lane.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use keylane_rt::clock::Instant;
 use super::super::gate::Opening;
 use super::super::item::Item;
 
-/// What follows from a decision of a lane. The engine applies the first part under the lock of the
+/// The effects of a decision of a lane. The engine applies the first part under the lock of the
 /// lane's shard, and the second part after the lock is released. Under the lock it may take the
 /// timer of an expiry back.
 ///
-/// The caller makes it, and the lane writes into it: what a lane returned would be moved several
-/// times for each message. What few decisions have is behind one pointer.
+/// The caller makes it, and the lane writes into it: a returned value would be moved several times
+/// for each message. Effects that few decisions have are behind one pointer.
 #[must_use = "messages, room, senders and timers wait for it"]
 pub struct Effects<T: Item, H, G> {
     // Under the lock.
@@ -31,7 +31,7 @@ pub struct Effects<T: Item, H, G> {
     // Without it.
     /// The message that leaves the lane next.
     pub out: Out<T, H>,
-    /// What becomes of the senders at the gate of a full lane.
+    /// The effect on the senders at the gate of a full lane.
     pub opening: Opening<G>,
     /// Messages that left the lane without having started.
     pub left: Few<(T, Left)>,
@@ -39,13 +39,13 @@ pub struct Effects<T: Item, H, G> {
     pub wake: Option<Due>,
     /// The timer of the first message that expires, in nanoseconds since the epoch of the rules.
     pub expires_at: Option<u64>,
-    /// A timer of a head in backoff finds, or found, another state than it was armed for.
+    /// Whether a timer of a head in backoff finds, or found, another state than it was armed for.
     pub stale: bool,
-    /// How deep the lane is now.
+    /// The number of messages in the lane now.
     pub depth: usize,
-    /// Whether the lane waits, or holds its head: then the end must hand back what is in it.
+    /// Whether the lane waits, or holds its head: then the end must hand back its messages.
     pub holds: bool,
-    /// What few decisions have; see [`rare_mut`](Self::rare_mut).
+    /// The effects that few decisions have; see [`rare_mut`](Self::rare_mut).
     pub rare: Option<Box<Rare<T, H>>>,
 }
 
@@ -53,16 +53,16 @@ pub struct Effects<T: Item, H, G> {
 pub struct Rare<T: Item, H> {
     /// The head that the lane held, which settles.
     pub taken: Option<(Box<H>, Taken)>,
-    /// What is left of messages that settle with another one.
+    /// The rest of messages that settle with another one.
     pub bodies: Vec<T::Body>,
-    /// Messages to be merged by the user's function: the one that waited, and the newcomers, to be
-    /// merged into it one after the other.
+    /// Messages that the user's function has to merge: the one that waited, and the newcomers, to
+    /// be merged into it one after the other.
     pub merge: Option<(T, Few<T>)>,
     /// Missing versions that were given up, or halted the lane.
     pub gap: Option<Gap>,
     /// A question to the version store, or a version to record there.
     pub store: Option<Store>,
-    /// The timer of a gap: since when the version is missing, and until when it is waited for.
+    /// The timer of a gap: since when the version is missing, and until when the lane waits for it.
     pub gap_until: Option<(Instant, Instant)>,
     /// The acceptance of the oldest message that may wait for long from now on.
     pub stalled_since: Option<u64>,
@@ -111,7 +111,7 @@ impl<T: Item, H> Default for Rare<T, H> {
     }
 }
 
-/// What goes into the ready queue.
+/// The next entry of the ready queue.
 #[derive(Debug)]
 pub enum Out<T, H> {
     /// Nothing goes out.
@@ -134,8 +134,7 @@ pub enum Out<T, H> {
     },
 }
 
-/// What a timer was armed for. Timers are not taken back: one that finds something else does
-/// nothing.
+/// The purpose of a timer. Timers are not taken back: one that finds another state does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// The head waits for its next attempt until then.
@@ -148,14 +147,14 @@ pub enum Due {
     Gap(Instant),
 }
 
-/// Why a message left its lane without having started.
+/// The reason why a message left its lane without having started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// It was too late to start it.
     Expired,
-    /// Its version was there already, and has been handled.
+    /// Its version came before, and has been handled.
     Duplicate,
-    /// Its version was there already, and may still be on its way.
+    /// Its version came before, and may still be on its way.
     Repeated,
     /// Another message of its key waits, and stands for it.
     Declined,
@@ -169,24 +168,24 @@ pub enum Left {
     BehindGap,
     /// An operator skipped it.
     Skipped,
-    /// An operator took everything out.
+    /// An operator purged the lane.
     Purged,
     /// Its source has taken it back.
     Revoked,
 }
 
-/// Why a head that the lane held was taken out of it.
+/// The reason why a head that the lane held was taken out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// An operator skipped it.
     Skipped,
-    /// An operator took everything out.
+    /// An operator purged the lane.
     Purged,
     /// Its source has taken it back.
     Revoked,
 }
 
-/// What a key remembers when its lane is gone.
+/// The memory of a key whose lane is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// The last version that was in line.
@@ -195,18 +194,18 @@ pub struct Memory {
     pub tat: u64,
 }
 
-/// Which messages of a lane do not count against the capacity any more.
+/// The messages of a lane that do not count against the capacity any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
     /// There is no change.
     None,
-    /// All of it.
+    /// All messages of the lane.
     Lane,
-    /// The one that came too early, of this version.
+    /// The message that came too early, of this version.
     Early(u64),
     /// Both: the lane has one, and this version came early.
     LaneAndEarly(u64),
-    /// The first ones, which came back out of a batch, if those behind them do not count.
+    /// The first messages, which came back out of a batch, if those behind them do not count.
     Returned(usize),
 }
 
@@ -220,7 +219,7 @@ impl Stall {
     }
 }
 
-/// A gauge goes up by one, or down.
+/// A change of a gauge, by one up or down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// There is no change.
@@ -232,7 +231,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// One more.
+    /// Adds one.
     pub fn up(&mut self) {
         *self = match self {
             Self::Down => Self::None,
@@ -240,7 +239,7 @@ impl Change {
         };
     }
 
-    /// One fewer.
+    /// Subtracts one.
     pub fn down(&mut self) {
         *self = match self {
             Self::Up => Self::None,
@@ -249,23 +248,23 @@ impl Change {
     }
 }
 
-/// What a lane wants of the version store.
+/// A request to the version store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// Where the key stands.
+    /// Load the last version of the key.
     Load,
-    /// That it records this version.
+    /// Record this version.
     Record(u64),
 }
 
-/// The versions that are missed.
+/// The versions that are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The first version that is missing.
     pub first: u64,
     /// The last version that is missing.
     pub last: u64,
-    /// Since when it is missing.
+    /// The time since which it is missing.
     pub since: Instant,
 }
 
@@ -281,7 +280,7 @@ pub enum Few<T> {
 }
 
 impl<T> Few<T> {
-    /// Adds one.
+    /// Adds an item.
     #[inline]
     pub fn push(&mut self, item: T) {
         *self = match std::mem::replace(self, Self::None) {
@@ -294,13 +293,13 @@ impl<T> Few<T> {
         };
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no item.
     #[inline]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// All of them, in order.
+    /// Returns all items, in order.
     pub fn as_slice(&self) -> &[T] {
         match self {
             Self::None => &[],
@@ -325,7 +324,7 @@ impl<T> IntoIterator for Few<T> {
 }
 
 impl<T: Item, H, G> Effects<T, H, G> {
-    /// None.
+    /// Returns a value without items.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -346,24 +345,26 @@ impl<T: Item, H, G> Effects<T, H, G> {
         }
     }
 
-    /// The effects that few decisions have, made if there are none yet.
+    /// Returns the effects that few decisions have, and makes them if there are none yet.
     #[cold]
     pub fn rare_mut(&mut self) -> &mut Rare<T, H> {
         self.rare.get_or_insert_default()
     }
 
-    /// Takes the messages that are to become one.
+    /// Takes the messages that have to become one.
     pub fn take_merge(&mut self) -> Option<(T, Few<T>)> {
         self.rare.as_mut()?.merge.take()
     }
 
-    /// Messages that leave the lane without having started, its head included.
+    /// Returns the number of messages that leave the lane without having started, its head
+    /// included.
     pub fn leaving(&self) -> usize {
         let taken = self.rare.as_ref().and_then(|rare| rare.taken.as_ref());
         self.left.as_slice().len() + usize::from(taken.is_some())
     }
 
-    /// Whether something is to be applied under the lock, if the lane has nothing to remember.
+    /// Returns whether there is something to apply under the lock, if the lane has nothing to
+    /// remember.
     #[inline]
     pub fn needs_lock(&self) -> bool {
         let changes = |change: Change| change != Change::None;
@@ -372,7 +373,7 @@ impl<T: Item, H, G> Effects<T, H, G> {
             || changes(self.halted) | changes(self.paused) | changes(self.full)
     }
 
-    /// Whether something follows besides what goes into the ready queue.
+    /// Returns whether there are effects besides an entry of the ready queue.
     #[inline]
     pub fn has_others(&self) -> bool {
         self.rare.is_some()
@@ -383,7 +384,7 @@ impl<T: Item, H, G> Effects<T, H, G> {
             || !self.left.is_empty()
     }
 
-    /// Whether the lane's limit came into force: it became full, or turned a message away.
+    /// Returns whether the lane's limit came into force: it became full, or turned a message away.
     pub fn overflows(&self) -> bool {
         let turned_away = |(_, left): &(T, Left)| matches!(left, Left::Displaced | Left::Refused);
         self.full == Change::Up || self.left.as_slice().iter().any(turned_away)

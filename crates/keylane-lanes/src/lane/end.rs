@@ -9,13 +9,13 @@ use super::effects::Effects;
 use super::plan::Sequencer;
 use super::state::{State, Transition};
 
-/// What a lane held.
+/// The contents of a lane.
 pub struct Evicted<T: Item, H, G> {
     /// The head, if the lane had it.
     pub head: Option<Box<H>>,
     /// The messages behind it, in order.
     pub parked: Vec<T>,
-    /// What was counted of the lane, and the senders at its gate.
+    /// The counts of the lane, and the senders at its gate.
     pub effects: Effects<T, H, G>,
 }
 
@@ -30,7 +30,7 @@ impl<T: Item, H, G> fmt::Debug for Evicted<T, H, G> {
 }
 
 impl<T, H, G> Lane<T, H, G> {
-    /// Everything the lane holds, the head first if it is here. A lane that is out stays.
+    /// Returns everything the lane holds, the head first if it is here. A lane that is out stays.
     pub fn hand_back(&mut self) -> (Option<Box<H>>, Vec<T>) {
         self.check(Transition::HandBack);
         let head = self.take_head();
@@ -45,7 +45,7 @@ impl<T, H, G> Lane<T, H, G> {
 }
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
-    /// Takes everything out, and what was counted of the lane with it. It is not paused any more.
+    /// Takes everything out, and the counts of the lane with it. The lane is not paused any more.
     pub fn evict(&mut self) -> Evicted<T, H, G> {
         let mut effects = Effects::new();
         self.remove_gate(&mut effects);
@@ -61,7 +61,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// No more senders come: those at the gate are let go, and a batch waits for no more messages.
+    /// Closes the lane: those at the gate are let go, and a batch waits for no more messages.
     pub fn close(&mut self, effects: &mut Effects<T, H, G>) {
         self.remove_gate(effects);
         if let State::Waiting {

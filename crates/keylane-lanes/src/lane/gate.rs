@@ -1,4 +1,4 @@
-//! Where the senders of a full lane wait.
+//! The gate at which the senders of a full lane wait.
 //!
 //! A lane that reaches its capacity gets a gate: a semaphore without permits. Every settlement of
 //! that lane that makes room grants one permit, so senders come in one by one, in the order in
@@ -13,13 +13,14 @@ use super::effects::Effects;
 use super::{Lane, WaitReason};
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
-    /// The gate of this lane, if it is full.
+    /// Returns the gate of this lane, if it is full.
     #[inline]
     pub fn gate(&self) -> Option<&G> {
         self.more.as_ref()?.full.as_ref().map(|full| &full.gate)
     }
 
-    /// A message came in, and the lane is this deep now. True: with it the lane became full.
+    /// Counts a message that came in; the lane is this deep now. Returns whether it became full
+    /// with it.
     #[inline]
     pub fn count_arrival(&mut self, depth: usize, rules: &Rules) -> bool {
         if let Some(full) = self.full() {
@@ -33,7 +34,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         true
     }
 
-    /// The head is about to leave this lane for good.
+    /// Counts a head that is about to leave this lane for good.
     #[inline]
     pub fn count_departure(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         // Counting the depth is not free, and hardly any lane is full.
@@ -42,7 +43,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// This lane is about to be this deep.
+    /// Opens the gate for a lane that is about to be this deep.
     pub fn open_gate(&mut self, depth: usize, rules: &Rules, effects: &mut Effects<T, H, G>) {
         let Some(full) = self.full() else { return };
         // Permits were granted and no sender took one: none waits.
@@ -57,10 +58,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The lane has decided what to run.
+    /// Opens the gate after the lane has decided what to run.
     ///
-    /// One that waits for a version gets a new gate: the senders at the old one look again, and one
-    /// of them may bring that version.
+    /// A lane that waits for a version gets a new gate: the senders at the old one look again, and
+    /// one of them may bring that version.
     pub fn open_or_renew_gate(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         if self.gate().is_none() {
             return;
@@ -77,7 +78,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects.opening = Opening::Close(old);
     }
 
-    /// Has all senders at the gate look again where to go.
+    /// Lets all senders at the gate look again where to go.
     pub fn renew_gate(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
         let Some(old) = self.take_full() else { return };
         // What was granted and has not arrived makes the lane deeper, as all that is on its way
@@ -87,7 +88,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects.opening = Opening::Close(old.gate);
     }
 
-    /// Takes the gate away.
+    /// Removes the gate.
     pub fn remove_gate(&mut self, effects: &mut Effects<T, H, G>) {
         if let Some(full) = self.take_full() {
             effects.full.down();
@@ -95,7 +96,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// Whether the lane waits for a version that has not come, and nothing of it runs.
+    /// Returns whether the lane waits for a version that has not come, and no message of it runs.
     pub fn waits_for_version(&self) -> bool {
         let reason = self.wait_reason();
         matches!(reason, Some(WaitReason::Gap | WaitReason::HaltedGap))

@@ -6,10 +6,10 @@
 //! queue, the keyed semaphore and the streams ask of it.
 //!
 //! A lane with a discipline has more to decide: [`offer`](Lane::offer) takes a message,
-//! [`next`](Lane::next) says what starts, [`decide`](Lane::decide) applies an
-//! operator's decision, [`wake`](Lane::wake) handles a timer, and [`learn`](Lane::learn) and
-//! [`recorded`](Lane::recorded) take the answers of the version store. All of them write what follows
-//! into [`Effects`]. The first message may go into the ready queue itself: its lane is made
+//! [`next`](Lane::next) says what starts, [`decide`](Lane::decide) applies an operator's decision,
+//! [`wake`](Lane::wake) handles a timer, and [`learn`](Lane::learn) and
+//! [`recorded`](Lane::recorded) take the answers of the version store. All of them write what
+//! follows into [`Effects`]. The first message may go into the ready queue itself: its lane is made
 //! with `new` if it only expires. If it coalesces or batches, the lane is made with
 //! [`entered`](Lane::entered), and the runner that takes the message calls
 //! [`rejoin`](Lane::rejoin).

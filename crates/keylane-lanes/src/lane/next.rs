@@ -1,4 +1,4 @@
-//! What a lane lets start.
+//! The next start of a lane.
 
 use keylane_rt::clock::Instant;
 
@@ -9,21 +9,21 @@ use super::effects::{Effects, Few, Left, Memory, Out, Stall, Store};
 use super::state::{State, Timer, Transition, WaitReason};
 use super::{Due, Lane, Next, Spares};
 
-/// Why a head comes back to its lane.
+/// The reason why a head comes back to its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// It is tried again, or brought to the dead-letter sink again, at this time.
     Retry(Instant),
     /// Its next attempt was due at this time, and its key is paused.
     Paused(Instant),
-    /// It was to go on at this time, and the lease of its key is not held.
+    /// It had to go on at this time, and the lease of its key is not held.
     Unleased(Instant),
     /// It was given up on, and the policy is to stop.
     Halt,
 }
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
-    /// A runner took this lane out of the ready queue: what starts now.
+    /// Decides what starts when a runner takes this lane out of the ready queue.
     pub fn next(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
         self.pick(now, rules, effects);
         if !effects.removes {
@@ -72,7 +72,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The head comes back, because it may not go on now. What waits with it does not count.
+    /// Takes back a head that may not go on now. The messages that wait with it do not count.
     pub fn hold(&mut self, head: Box<H>, hold: Hold, effects: &mut Effects<T, H, G>) {
         match hold {
             Hold::Retry(until) => {
@@ -96,8 +96,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects.holds = true;
     }
 
-    /// A message was out and has not started: its key is paused, or its time has not come. It comes
-    /// back, with the members of its batch, the first one first.
+    /// Takes back a message that was out and has not started, because its key is paused or its time
+    /// has not come. The members of its batch come back with it, the first one first.
     pub fn take_back(
         &mut self,
         items: Vec<T>,
@@ -130,10 +130,10 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.wait(reason, until, effects);
     }
 
-    /// A message was out and has not started, because the lease of its key is not held. It comes
-    /// back, with the members of its batch, the first one first.
+    /// Takes back a message that was out and has not started, because the lease of its key is not
+    /// held. The members of its batch come back with it, the first one first.
     ///
-    /// It has used nothing of its rate, and its batch does not wait for more once again.
+    /// It has used nothing of its rate, and its batch does not wait for more messages again.
     pub fn wait_for_lease(
         &mut self,
         items: Vec<T>,
@@ -151,7 +151,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The lease of the key is held from now on.
+    /// Goes on with the lane: the lease of its key is held from now on.
     pub fn leased(&mut self, effects: &mut Effects<T, H, G>) {
         if self.is_paused() {
             // `resume` lets it go.
@@ -170,8 +170,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// A runner has taken the first message of this lane out of the ready queue. True: it starts,
-    /// because nothing has come since.
+    /// Begins the first message of this lane, which a runner has taken out of the ready queue.
+    /// Returns whether it starts, because no other message has come since.
     #[inline]
     pub fn begin(&mut self) -> bool {
         let is_alone = self.parked_len() == 0 && !self.is_paused();
@@ -182,8 +182,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     }
 
     /// Combines the first message, which a runner has taken out of the ready queue, with those that
-    /// came after it, and decides what starts. Messages to be merged are returned in
-    /// [`Rare::merge`](super::effects::Rare::merge): they have started, and what they become runs
+    /// came after it, and decides what starts. Messages that have to be merged are returned in
+    /// [`Rare::merge`](super::effects::Rare::merge): they have started, and the merged message runs
     /// unless it has to [come back](Self::take_back).
     pub fn rejoin(
         &mut self,
@@ -222,7 +222,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// A batch is over, and these messages of it go back into the lane, in front of all others.
+    /// Ends a batch: these messages of it go back into the lane, in front of all others.
     pub fn end_batch(
         &mut self,
         back: Vec<T>,
@@ -388,7 +388,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects.removes = true;
     }
 
-    /// What the key of a lane that goes remembers.
+    /// Returns the memory of the key of a lane that goes.
     #[inline]
     pub fn memory(&self) -> Memory {
         Memory {

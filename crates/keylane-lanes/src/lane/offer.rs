@@ -11,8 +11,8 @@ use super::state::{State, Transition, WaitReason};
 use super::{Lane, Offered, Spares};
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
-    /// Takes a message. `recall` says what the key remembers of its versions; it is asked where the
-    /// lane has to know it, and at most once.
+    /// Takes a message. `recall` returns the memory of the key about its versions; it is called
+    /// where the lane has to know it, and at most once.
     pub fn offer(
         &mut self,
         item: T,
@@ -190,7 +190,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// The timer that was asked for is not armed after all: there are too many.
+    /// Disarms a timer that was asked for and is not armed after all: there are too many.
     pub fn disarm_expiry(&mut self) {
         if let Some(parked) = &mut self.parked {
             parked.expiry = None;

@@ -10,10 +10,11 @@ use super::effects::{Effects, Left, Taken};
 use super::state::State;
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
-    /// Takes out what its source has taken back: parked messages, early ones, and the head if the
-    /// lane holds it. `is_head_revoked` returns the version of a head that is taken back.
+    /// Takes out the messages that their source has taken back: parked ones, early ones, and the
+    /// head if the lane holds it. `is_head_revoked` returns the version of a head that is taken
+    /// back.
     ///
-    /// A head that is out is not touched; what is left of the lane goes on behind it.
+    /// A head that is out is not touched; the rest of the lane goes on behind it.
     pub fn revoke(
         &mut self,
         is_revoked: &dyn Fn(&T) -> bool,

@@ -2,7 +2,7 @@
 
 use keylane_rt::clock::Instant;
 
-/// Where the head of a lane is. Everything behind the head is parked.
+/// The place of the head of a lane. Everything behind the head is parked.
 ///
 /// In `Entered`, `Ready` and `Running` the head is out: it travels as a job from the ready queue to
 /// a runner. There is one job per lane, so two handlers of one key cannot run at once. In `Backoff`
@@ -13,7 +13,7 @@ pub enum State<H> {
     /// The lane stands in the ready queue, and is asked for its next message when a runner takes
     /// it.
     Scheduled,
-    /// The lane is in no queue. What is parked, if anything is, waits for this reason.
+    /// The lane is in no queue. Its parked messages, if any, wait for this reason.
     Waiting {
         /// What it waits for.
         reason: WaitReason,
@@ -27,16 +27,16 @@ pub enum State<H> {
     Ready,
     /// The handler returned `Pending` at least once.
     Running {
-        /// Since when.
+        /// The time since which it waits.
         since: Instant,
         /// The number of the attempt, counted from 1.
         attempt: u32,
-        /// When the message was accepted.
+        /// The acceptance of the message.
         accepted_at: u64,
     },
     /// The head waits for its next attempt, or for a dead-letter sink to recover.
     Backoff {
-        /// When it is over.
+        /// The end of the wait.
         until: Instant,
         /// Its timer.
         timer: Timer,
@@ -62,7 +62,7 @@ pub enum Timer {
     Unleased,
 }
 
-/// What a waiting lane waits for.
+/// The reason why a waiting lane waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitReason {
     /// For `resume`.
@@ -75,7 +75,7 @@ pub enum WaitReason {
     Linger,
     /// For the lease of the key.
     Lease,
-    /// For the version store to say where the key stands.
+    /// For the answer of the version store about the key.
     Load,
     /// For the version store to record the versions that were given up.
     Record,
@@ -100,7 +100,7 @@ pub enum Phase {
     Halted,
 }
 
-/// What can happen to a lane.
+/// The events of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
     /// A message of this key was accepted.
@@ -146,7 +146,7 @@ impl Phase {
         Self::Halted,
     ];
 
-    /// The whole transition table. `parked` tells whether anything is parked.
+    /// Returns the phase after a transition. `parked` tells whether any message is parked.
     ///
     /// `None` is a transition that cannot happen in this phase.
     #[inline]

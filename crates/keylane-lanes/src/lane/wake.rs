@@ -10,7 +10,7 @@ use super::state::{State, Timer, WaitReason};
 use super::{Lane, Spares};
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
-    /// A timer went off.
+    /// Handles a timer that went off.
     pub fn wake(
         &mut self,
         due: Due,

@@ -41,7 +41,7 @@ use queue::Jobs;
 use crate::Gcra;
 pub use queue::Ranked;
 
-/// What the caller must do about runners.
+/// The action that the caller must take about runners.
 #[derive(Debug)]
 #[must_use = "jobs would wait for a runner that is never started"]
 pub enum Recruit {
@@ -53,12 +53,12 @@ pub enum Recruit {
     Spawn,
 }
 
-/// What a runner does next.
+/// The next action of a runner.
 #[derive(Debug)]
 pub enum Take<T> {
     /// This job.
     Job(T),
-    /// More than one job waits, and another runner is there for them: carry out the recruiting,
+    /// More than one job waits, and another runner is available for them: carry out the recruiting,
     /// step aside, and ask again.
     Aside(Recruit),
     /// Nothing to run: wait to be woken as a poller.
@@ -70,11 +70,11 @@ pub enum Take<T> {
 /// Limits that hold for the life of a dispatcher, and the `concurrency` that it starts with.
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerLimits {
-    /// Most runners that are active.
+    /// The maximum number of active runners.
     pub concurrency: usize,
-    /// Most pollers.
+    /// The maximum number of pollers.
     pub pollers: usize,
-    /// Most idle runners that are kept.
+    /// The maximum number of idle runners that are kept.
     pub idle: usize,
 }
 
@@ -188,7 +188,7 @@ impl<T: Ranked> Inner<T> {
 }
 
 impl<T: Ranked> Ready<T> {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new(limits: RunnerLimits) -> Self {
         let state = Inner {
             jobs: Jobs::new(),
@@ -209,7 +209,7 @@ impl<T: Ranked> Ready<T> {
         }
     }
 
-    /// With a rate for all jobs, or with more than one class of them.
+    /// Sets a rate for all jobs, or more than one class of them.
     pub fn with_precedence(self, rate: Option<Gcra>, classes: u8) -> Self {
         let first_come = rate.is_none() && classes <= 1;
         if !first_come {
@@ -218,12 +218,12 @@ impl<T: Ranked> Ready<T> {
         Self { first_come, ..self }
     }
 
-    /// With jobs that expire, if they do.
+    /// Sets whether jobs expire.
     pub fn with_expiry(self, expires: bool) -> Self {
         Self { expires, ..self }
     }
 
-    /// Whether a runner may go on with the next job of its lane without having asked.
+    /// Returns whether a runner may go on with the next job of its lane without having asked.
     #[inline]
     pub fn is_first_come(&self) -> bool {
         self.first_come
@@ -259,8 +259,9 @@ impl<T: Ranked> Ready<T> {
         Ok(state.recruit(&self.limits))
     }
 
-    /// When to call [`take_expired`](Self::take_expired), if a job may expire. Not for those that a
-    /// runner gives back for another one: they were parked, and their lanes have timers for them.
+    /// Returns when to call [`take_expired`](Self::take_expired), if a job may expire. Jobs that a
+    /// runner gives back for another one do not count: they were parked, and their lanes have
+    /// timers for them.
     pub fn expires_at(&self) -> Option<u64> {
         lock(&self.state).expires_at
     }
@@ -278,7 +279,7 @@ impl<T: Ranked> Ready<T> {
         lock(&self.state).jobs.extract(chosen)
     }
 
-    /// A poller asks for its next job.
+    /// Returns the next job of a poller.
     #[inline]
     pub fn take(&self, first: bool) -> Take<T> {
         let mut state = lock(&self.state);
@@ -288,8 +289,8 @@ impl<T: Ranked> Ready<T> {
         state.take(&self.limits)
     }
 
-    /// A holder is done with its handler and its lane: it polls again, unless there are pollers
-    /// enough.
+    /// Takes back a holder that is done with its handler and its lane: it polls again, unless there
+    /// are enough pollers.
     pub fn come_back(&self) -> (Take<T>, Recruit) {
         let mut state = lock(&self.state);
         let is_over = state.is_over();
@@ -302,9 +303,10 @@ impl<T: Ranked> Ready<T> {
         (state.take(&self.limits), Recruit::None)
     }
 
-    /// A poller's lane used up its quantum: to the back of the queue, and the front comes out.
-    /// If no other job waits, the lane goes on at once. `None`: nothing may start now, or too many
-    /// runners are active, and the lane waits in the queue. A closed queue returns the job.
+    /// Puts the lane of a poller that used up its quantum at the back of the queue, and takes the
+    /// front. If no other job waits, the lane goes on at once. `None`: nothing may start now, or
+    /// too many runners are active, and the lane waits in the queue. A closed queue returns the
+    /// job.
     pub fn rotate(&self, job: T) -> Result<Option<T>, T> {
         let mut state = lock(&self.state);
         if state.closed {
@@ -317,8 +319,8 @@ impl<T: Ranked> Ready<T> {
         Ok(state.jobs.rotate(job))
     }
 
-    /// A poller would go on with the next job of its lane. Returns the job that it goes on with;
-    /// `None`: nothing may go now, and the job waits here.
+    /// Asks whether a poller may go on with the next job of its lane. Returns the job that it goes
+    /// on with; `None`: nothing may go now, and the job waits here.
     pub fn go_on(&self, job: T) -> Result<Option<T>, T> {
         let mut state = lock(&self.state);
         if state.closed {
@@ -327,7 +329,7 @@ impl<T: Ranked> Ready<T> {
         Ok(state.jobs.go_on(job))
     }
 
-    /// When the router is to call [`release`](Self::release), if a runner was refused.
+    /// Returns when the router has to call [`release`](Self::release), if a runner was refused.
     pub fn refused_until(&self) -> Option<Instant> {
         if self.first_come {
             return None;
@@ -335,14 +337,14 @@ impl<T: Ranked> Ready<T> {
         lock(&self.state).jobs.refused_until()
     }
 
-    /// The time has come for what the rate has held up.
+    /// Releases the job that the rate has held up, at its time.
     pub fn release(&self) -> Recruit {
         let mut state = lock(&self.state);
         state.jobs.release();
         state.recruit(&self.limits)
     }
 
-    /// A poller's handler returned `Pending`: it holds that lane from now on.
+    /// Makes a poller whose handler returned `Pending` a holder of that lane.
     pub fn hold(&self) -> Recruit {
         let mut state = lock(&self.state);
         state.pollers -= 1;
@@ -352,8 +354,8 @@ impl<T: Ranked> Ready<T> {
         state.recruit(&self.limits)
     }
 
-    /// A holder would poll the next handler of its lane. False: there are pollers enough, or too
-    /// many are active.
+    /// Asks whether a holder may poll the next handler of its lane. Returns `false` if there are
+    /// enough pollers, or too many runners are active.
     pub fn resume(&self) -> bool {
         let mut state = lock(&self.state);
         if state.pollers >= self.limits.pollers || state.is_over() {
@@ -364,7 +366,7 @@ impl<T: Ranked> Ready<T> {
         true
     }
 
-    /// A runner is gone without having asked: its task was dropped.
+    /// Removes a runner that is gone without having asked: its task was dropped.
     pub fn lost(&self, role: Role, number: u32) -> Recruit {
         let mut state = lock(&self.state);
         match role {
@@ -388,7 +390,7 @@ impl<T: Ranked> Ready<T> {
         state.recruit(&self.limits)
     }
 
-    /// Waits until this idle runner is made a poller. Ready with false: leave.
+    /// Waits until this idle runner is made a poller. Ready with `false`: the runner has to leave.
     ///
     /// A recruiter removes the runner from the idle ones. So being absent is the wake-up: it cannot
     /// be lost or go to another runner. `waits` records whether this runner has joined the idle
@@ -415,7 +417,8 @@ impl<T: Ranked> Ready<T> {
         }
     }
 
-    /// No job starts any more; those that waited come out, and idle runners leave.
+    /// Closes the queue: no job starts any more; those that waited come out, and idle runners
+    /// leave.
     pub fn close(&self) -> VecDeque<T> {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -426,9 +429,9 @@ impl<T: Ranked> Ready<T> {
         jobs
     }
 
-    /// Holds another limit from now on; a decision older than the current one is ignored.
-    /// No runner is dropped: those above a smaller limit become idle when they ask for a job. For a
-    /// larger limit the first runner is recruited, and it recruits the next.
+    /// Sets another limit; a decision older than the current one is ignored. No runner is dropped:
+    /// those above a smaller limit become idle when they ask for a job. For a larger limit the
+    /// first runner is recruited, and it recruits the next.
     pub fn set_concurrency(&self, concurrency: usize, decision: u64) -> Recruit {
         let mut state = lock(&self.state);
         if decision <= state.decision {
@@ -439,38 +442,38 @@ impl<T: Ranked> Ready<T> {
         state.recruit(&self.limits)
     }
 
-    /// Most runners that may hold a permit, as of now.
+    /// Returns the current maximum of runners that may hold a permit.
     pub fn concurrency(&self) -> usize {
         lock(&self.state).concurrency
     }
 
-    /// Runners that hold a permit.
+    /// Returns the number of runners that hold a permit.
     pub fn active(&self) -> usize {
         let state = lock(&self.state);
         state.pollers + state.holders
     }
 
-    /// Jobs that wait for a runner.
+    /// Returns the number of jobs that wait for a runner.
     pub fn waiting(&self) -> usize {
         lock(&self.state).jobs.len()
     }
 }
 
-/// What a runner does now.
+/// The current activity of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Recruited, and nothing taken yet.
+    /// It was recruited, and has taken nothing yet.
     Starting,
     /// It takes jobs and polls each handler once.
     Poller,
-    /// A poller that has recruited another one, or woken the driver of a source, and steps aside for
-    /// it.
+    /// A poller that has recruited another one, or woken the driver of a source, and steps aside
+    /// for it.
     Recruiter,
     /// It has become the task of its handler.
     Holder,
     /// It waits to be a poller again.
     Idle,
-    /// Left by itself.
+    /// It left by itself.
     Gone,
 }
 

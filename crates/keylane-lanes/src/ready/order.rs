@@ -1,6 +1,6 @@
-//! Which class goes next, so that urgent ones go first and none waits for ever.
+//! The class that goes next: urgent ones go first, and none waits for ever.
 
-/// Most classes of priority.
+/// The maximum number of classes of priority.
 pub const CLASSES: usize = 8;
 
 /// How often in a row a class may be passed over while it has jobs that wait.
@@ -11,10 +11,10 @@ const BOUND: u8 = 16;
 /// The choice between classes, of which 0 is the most urgent.
 ///
 /// The most urgent class that waits goes next, unless some class would then be passed over more
-/// than [`BOUND`] times in a row. Each class that waits has a deadline, the choice before which it must
-/// go; as with earliest-deadline-first scheduling (Liu and Layland, 1973), all deadlines can be
-/// met if, for every `r`, at most `r + 1` of them are `r` choices away or less. If exactly that many
-/// are, the earliest one goes.
+/// than [`BOUND`] times in a row. Each class that waits has a deadline, the choice before which it
+/// must go; as with earliest-deadline-first scheduling (Liu and Layland, 1973), all deadlines can
+/// be met if, for every `r`, at most `r + 1` of them are `r` choices away or less. If exactly that
+/// many are, the earliest one goes.
 #[derive(Debug, Default)]
 pub(super) struct ClassOrder {
     /// How often each was passed over since it last went or came.

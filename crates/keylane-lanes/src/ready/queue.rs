@@ -8,15 +8,15 @@ use super::order::ClassOrder;
 use super::pace::Pace;
 use crate::Gcra;
 
-/// What waits in the ready queue.
+/// An entry of the ready queue.
 pub trait Ranked {
-    /// How urgent it is; 0 is the most urgent.
+    /// Returns how urgent it is; 0 is the most urgent.
     fn class(&self) -> u8;
 
-    /// Whether it counts for the rate.
+    /// Returns whether it counts for the rate.
     fn counts(&self) -> bool;
 
-    /// When it is too late to start it, in nanoseconds since the epoch of the rules.
+    /// Returns when it is too late to start it, in nanoseconds since the epoch of the rules.
     fn expires_at(&self) -> Option<u64>;
 }
 

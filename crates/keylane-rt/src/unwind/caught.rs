@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs the user's code; a panic comes back as its text.
+/// Runs the user's code, and returns a panic as its text.
 ///
-/// Unwind safety: what the code may have left half done is the user's and is dropped, or belongs
+/// Unwind safety: values that the code leaves half done are the user's and are dropped, or belong
 /// to the user's shared state, whose locks poison themselves.
 #[inline]
 pub fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
@@ -17,14 +17,14 @@ pub fn caught<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-/// Drops a value of the user's. True if that panicked.
+/// Drops a value of the user's. Returns whether that panicked.
 #[inline]
 pub fn dropped<T>(value: T) -> bool {
     caught(move || drop(value)).is_err()
 }
 
-/// Wakes tasks of the user's. A waker that panics is its owner's trouble, and not that of the
-/// message that is being settled.
+/// Wakes tasks of the user's. A waker that panics affects its owner, and not the message that is
+/// being settled.
 #[inline]
 pub fn shielded(wake: impl FnOnce()) {
     if let Err(text) = caught(wake) {
@@ -32,7 +32,7 @@ pub fn shielded(wake: impl FnOnce()) {
     }
 }
 
-/// Clones the user's key, if that works.
+/// Clones the user's key. Returns `None` if that panics.
 pub fn cloned<K: Clone>(key: &K) -> Option<K> {
     caught(|| key.clone()).ok()
 }

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use super::caught::dropped;
 
-/// What is the user's, and may panic in its `Drop` without consequence: its last owner may be a
-/// lane that is being removed, the task that keeps the time, or work that unwinds.
+/// A value of the user's, which may panic in its `Drop` without consequence: its last owner may be
+/// a lane that is being removed, the task that keeps the time, or work that unwinds.
 pub struct Quiet<T>(Option<T>);
 
 impl<T> Quiet<T> {
@@ -15,12 +15,12 @@ impl<T> Quiet<T> {
         Self(Some(value))
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> &T {
         self.0.as_ref().expect("only its end takes the value out")
     }
 
-    /// The value, whose drop is up to the caller.
+    /// Returns the value, whose drop is up to the caller.
     pub fn into_inner(mut self) -> T {
         self.0.take().expect("only its end takes the value out")
     }

@@ -1,4 +1,4 @@
-//! Where messages go that cannot be decoded.
+//! Destinations of messages that cannot be decoded.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use crate::RawMessage;
 #[non_exhaustive]
 #[derive(Debug)]
 pub struct RawLetter {
-    /// The message, as it came.
+    /// The message as it came.
     pub raw: RawMessage,
-    /// What the decoding function has said, or the text of its panic.
+    /// The error of the decoding function, or the text of its panic.
     pub error: BoxError,
     /// The name of the source.
     pub source: String,
 }
 
 impl RawLetter {
-    /// A letter. For the tests of sinks: [`Decoded`](super::Decoded) makes its own.
+    /// Returns a letter. For the tests of sinks: [`Decoded`](super::Decoded) makes its own.
     pub fn new(raw: RawMessage, error: impl Into<BoxError>, source: impl Into<String>) -> Self {
         Self {
             raw,
@@ -30,12 +30,12 @@ impl RawLetter {
     }
 }
 
-/// Where messages go that cannot be decoded: a table, a topic, a file.
+/// A destination of messages that cannot be decoded: a table, a topic, a file.
 ///
-/// What comes behind a letter of the same raw key is handed over only after the letter was
-/// accepted, so `accept` must return `Ok` only when the letter is durable. A sink that fails or
-/// panics is tried again: after 100 milliseconds at first, then after twice as long each time, up
-/// to 30 seconds. Meanwhile only this key waits.
+/// Messages behind a letter of the same raw key are handed over only after the letter was accepted,
+/// so `accept` must return `Ok` only when the letter is durable. A sink that fails or panics is
+/// called again: after 100 milliseconds at first, then after twice as long each time, up to 30
+/// seconds. Meanwhile only this key waits.
 ///
 /// Letters of different keys are offered at the same time, up to 64. A sink that does not answer
 /// for so many of them holds up all other letters, so give it a time-out.
@@ -44,8 +44,8 @@ impl RawLetter {
 ///
 /// The future of `accept` is dropped when the generation of the message ends, when the source has
 /// to be opened again, and at the end of the intake. The message then goes back, and its letter may
-/// be written a second time although the first write was done. So it may after a crash. Keep the
-/// write idempotent.
+/// be written a second time although the first write was done. The same may happen after a crash.
+/// Keep the write idempotent.
 ///
 /// # Examples
 ///

@@ -55,23 +55,22 @@ type Raw<P> = Delivery<RawMessage, P>;
 /// A message that cannot be decoded, because the function returns an error or panics, becomes a
 /// [`RawLetter`], in the order of its raw key:
 ///
-/// 1. Its letter is delivered when everything of the same raw key that was handed over before it
-///    has settled. What goes back to its source has settled as well.
-/// 2. What comes behind it of that key is decoded and handed over when its letter is durable.
+/// 1. Its letter is delivered when all messages of the same raw key that were handed over before it
+///    have settled. A message that goes back to its source has settled as well.
+/// 2. Messages of that key behind it are decoded and handed over when its letter is durable.
 /// 3. Other keys go on meanwhile. Raw messages without a key have no order.
 /// 4. When the letter is durable, the message settles as [`Outcome::DeadLettered`].
 ///
 /// The letters go to the sink given with [`letters`](Self::letters), or else to the inner source if
 /// it [keeps dead letters](Features::dead_letters). With neither the source cannot be consumed.
 ///
-/// Messages that wait for a letter count against the limit of
-/// `held` messages, and their leases are extended. They are not
-/// among the `stats` until they are handed over or their letter is durable.
-/// A stop does not wait for them: they go back.
+/// Messages that wait for a letter count against the limit of `held` messages, and their leases are
+/// extended. They are not in the `stats` until they are handed over or their letter is durable. A
+/// stop does not wait for them: they go back.
 ///
-/// The function gives the same answer for the same message. If a message is
-/// [read again](Source::reread) that was decoded before and cannot be any more, the source is
-/// opened again, and the message comes anew.
+/// The function must give the same answer for the same message. If a message was decoded before, is
+/// [read again](Source::reread) and cannot be decoded then, the source is opened again, and the
+/// message comes anew.
 pub struct Decoded<S: Source<Message = RawMessage>, M, F> {
     inner: Inner<S>,
     decode: F,
@@ -135,7 +134,7 @@ where
         }
     }
 
-    /// Where messages go that cannot be decoded.
+    /// Sets the destination of messages that cannot be decoded.
     #[must_use]
     pub fn letters(mut self, sink: impl RawLetterSink + 'static) -> Self {
         self.letters.give_to(Arc::new(sink));

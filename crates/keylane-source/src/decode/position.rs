@@ -1,12 +1,12 @@
-//! What names a delivery of a source that decodes.
+//! The position of a delivery of a source that decodes.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Generation, Outcome, StartGuard, StartLater};
 
-/// The position of a message that was [decoded](crate::Source::decode): that of the source
-/// of raw messages, and which raw key it belongs to. Two are equal if they name the same delivery.
+/// The position of a message that was [decoded](crate::Source::decode): its position in the source
+/// of raw messages, and its raw key. Two positions are equal if they name the same delivery.
 #[derive(Clone)]
 pub struct DecodedPosition<P> {
     pub(super) inner: P,
@@ -16,7 +16,7 @@ pub struct DecodedPosition<P> {
 }
 
 impl<P> DecodedPosition<P> {
-    /// The position in the source of raw messages.
+    /// Returns the position in the source of raw messages.
     pub fn inner(&self) -> &P {
         &self.inner
     }

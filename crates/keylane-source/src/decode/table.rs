@@ -1,4 +1,4 @@
-//! What is open of each raw key, and what has to wait for it. Pure.
+//! The open messages of each raw key, and those that have to wait for them. Pure.
 //!
 //! A key is *blocked* from its first message that cannot be decoded on: that message waits until
 //! everything before it has settled, and everything behind it waits, still raw, until its letter is

@@ -1,4 +1,4 @@
-//! What is settled beyond a position, as it is handed over.
+//! Settled offsets beyond a position, as they are handed over.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use super::error::DecodeError;
 use super::limits::HIGHEST;
 use super::runs::joined;
 
-/// Offsets that are settled: what a frontier begins with that goes on where another one has ended.
+/// Settled offsets with which a frontier begins, when it goes on where another one has ended.
 ///
 /// It comes from [`decode`](Self::decode), or is collected from ranges of offsets, which may come
-/// in any order and overlap. What of them is not below
-/// [`Frontier::HIGHEST`](super::Frontier::HIGHEST) is left out.
+/// in any order and overlap. Offsets that are not below
+/// [`Frontier::HIGHEST`](super::Frontier::HIGHEST) are left out.
 ///
 /// # Examples
 ///
@@ -29,31 +29,31 @@ pub struct Beyond {
 }
 
 impl Beyond {
-    /// Reads what [`Frontier::encode`](super::Frontier::encode) has written. No bytes at all mean
-    /// that nothing is beyond.
+    /// Reads the bytes that [`Frontier::encode`](super::Frontier::encode) has written. No bytes at
+    /// all mean that nothing is beyond.
     ///
-    /// Whatever the bytes are, it needs at most 64 times their memory.
+    /// It needs at most 64 times the memory of the bytes, whatever they are.
     ///
     /// # Errors
     ///
-    /// If they are of an unknown version, or cut off, or changed. A change of a single byte is
+    /// If the bytes are of an unknown version, or cut off, or changed. A change of a single byte is
     /// always found. Of other changes, and of cut ends, one in about 4 billion goes unnoticed.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         encoding::decode(bytes).map(|runs| Self { runs })
     }
 
-    /// The offsets, in sorted ranges that do not touch.
+    /// Returns the offsets, in sorted ranges that do not touch.
     pub fn runs(&self) -> impl Iterator<Item = Range<u64>> {
         self.runs.iter().cloned()
     }
 
-    /// Whether this offset is one of them.
+    /// Returns whether this offset is one of them.
     pub fn contains(&self, offset: u64) -> bool {
         let place = self.runs.partition_point(|run| run.end <= offset);
         self.runs.get(place).is_some_and(|run| run.start <= offset)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no offsets.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What was delivered and what of it is open, in blocks of 64 offsets.
+//! The delivered offsets, and which of them are open, in blocks of 64 offsets.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What an earlier generation has settled, and the log has not delivered again yet.
+//! Offsets that an earlier generation has settled, and the log has not delivered again yet.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What is beyond a position, as bytes.
+//! The settled offsets beyond a position, as bytes.
 //!
 //! | bytes | hold |
 //! | --- | --- |
@@ -26,13 +26,13 @@ const CHECKSUM: usize = size_of::<u32>();
 /// What comes before the body: the longest LEB128 of 64 bits and a byte.
 const LONGEST_HEAD: usize = 1 + 10;
 
-/// What [`Frontier::encode`](super::Frontier::encode) has written.
+/// The bytes that [`Frontier::encode`](super::Frontier::encode) has written.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// For [`Beyond::decode`](super::Beyond::decode).
+    /// The bytes, for [`Beyond::decode`](super::Beyond::decode).
     pub bytes: Vec<u8>,
-    /// Of what is beyond, the lowest offset that did not fit. Those below it are in the bytes,
+    /// The lowest offset beyond the position that did not fit. Those below it are in the bytes,
     /// those above it are not.
     pub left_out: Option<u64>,
 }

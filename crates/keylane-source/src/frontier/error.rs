@@ -2,12 +2,13 @@
 
 use thiserror::Error;
 
-/// Why [`deliver`](super::Frontier::deliver) has not taken a position. The frontier is as before.
+/// The reason why [`deliver`](super::Frontier::deliver) has not taken a position. The frontier is
+/// unchanged.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliverError {
-    /// As many as [`Limits::open`](super::Limits::open) are open. Deliver it again when one of them
-    /// is completed.
+    /// As many positions as [`Limits::open`](super::Limits::open) are open. Deliver this one again
+    /// when one of them is completed.
     #[error("too many positions are open")]
     TooManyOpen,
     /// It is too far from the first open position for [`Limits::span`](super::Limits::span).
@@ -24,15 +25,15 @@ pub enum DeliverError {
     TooHigh,
 }
 
-/// Why bytes are not a [`Beyond`](super::Beyond). A consumer that goes on without it gets
-/// again what was settled beyond the position.
+/// The reason why bytes are not a [`Beyond`](super::Beyond). A consumer that goes on without it
+/// gets the messages again that were settled beyond the position.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// They are of another version of this format, or of none.
+    /// The bytes are of another version of this format, or of none.
     #[error("the version of the format is not known")]
     Unsupported,
-    /// They are cut off or were changed, or name positions above
+    /// The bytes are cut off or were changed, or name positions above
     /// [`Frontier::HIGHEST`](super::Frontier::HIGHEST).
     #[error("the bytes are cut off or were changed")]
     Corrupt,

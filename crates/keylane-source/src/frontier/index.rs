@@ -1,4 +1,4 @@
-//! Where a block is, if that does not follow from its number.
+//! The index of blocks, for those whose place does not follow from their number.
 
 /// Serial numbers are counted in this many bits, so that a slot has a value that is none of them.
 const SERIAL: u32 = u32::MAX >> 1;

@@ -1,4 +1,4 @@
-//! How much a frontier may hold.
+//! The limits of a frontier.
 
 /// The widest span that can be asked for. The index of the blocks counts in 31 bits.
 const WIDEST: u64 = 1 << 37;
@@ -6,7 +6,7 @@ const WIDEST: u64 = 1 << 37;
 /// See [`Frontier::HIGHEST`](super::Frontier::HIGHEST).
 pub(super) const HIGHEST: u64 = i64::MAX as u64;
 
-/// How much a [`Frontier`](super::Frontier) may hold, and with it how much memory it may use.
+/// The limits of a [`Frontier`](super::Frontier), and with them its memory.
 ///
 /// | limit | default | at the limit |
 /// | --- | --- | --- |
@@ -32,20 +32,20 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Most positions that are open at once. 0 counts as 1.
+    /// Sets the maximum number of positions that are open at once. 0 counts as 1.
     #[must_use]
     pub const fn open(mut self, positions: usize) -> Self {
         self.open = if positions == 0 { 1 } else { positions };
         self
     }
 
-    /// Most offsets from the first open position to the last one that was delivered, both included.
-    /// 0 counts as 1, and more than 2^37 as 2^37.
+    /// Sets the maximum number of offsets from the first open position to the last one that was
+    /// delivered, both included. 0 counts as 1, and more than 2^37 as 2^37.
     ///
-    /// A position that stays open while others are completed does not count for
-    /// [`open`](Self::open) more than once. It is this limit that bounds what is kept beyond it,
-    /// and what would be delivered again if that could not be stored. In a log with wide gaps the
-    /// span is wide although there are few positions.
+    /// A position that stays open while others are completed counts only once for
+    /// [`open`](Self::open). The span bounds what is kept beyond that position, and what would be
+    /// delivered again if that could not be stored. In a log with wide gaps the span is wide
+    /// although there are few positions.
     #[must_use]
     pub const fn span(mut self, offsets: u64) -> Self {
         self.span = match offsets {

@@ -1,5 +1,5 @@
-//! Which positions of a partition are settled: completions come in any order, and what comes out is
-//! the offset up to which everything is settled.
+//! The settled positions of a partition: completions come in any order, and the frontier is the
+//! offset up to which everything is settled.
 //!
 //! ```text
 //!  offset     100  101  102  ...  107  108  109
@@ -19,42 +19,43 @@
 //! - [`complete`](Frontier::complete) it once its message is settled.
 //! - Commit [`position`](Frontier::position) whenever you like. It never moves back.
 //!
-//! After a restart the log delivers again from the committed position, and so also what is settled
-//! beyond it. To skip that, store [`encode`](Frontier::encode) together with the position, and
-//! start with [`Beyond::decode`] and [`Frontier::resume`].
+//! After a restart the log delivers again from the committed position, and so also the messages
+//! that are settled beyond it. To skip those, store [`encode`](Frontier::encode) together with the
+//! position, and start with [`Beyond::decode`] and [`Frontier::resume`].
 //!
-//! Nothing here has a lock, a clock or a task: it is plain data, to be used with or without the
-//! rest of this crate.
+//! A frontier has no lock, no clock and no task: it is plain data, with or without the rest of this
+//! crate.
 //!
 //! # Gaps
 //!
 //! A log hands out its offsets in order. So an offset that it has passed over, because of
 //! compaction or transactions, will never arrive, and nothing waits for it: a gap below an open
-//! position counts as settled. After the last position that was delivered nothing is known. A log
-//! that says that it has read further, without anything to deliver, is passed on with
+//! position counts as settled. After the last delivered position nothing is known. When a log
+//! reports that it has read further, without anything to deliver, call
 //! [`skip_to`](Frontier::skip_to).
 //!
 //! # Generations
 //!
-//! A frontier is about one partition in one generation: from when the partition was assigned until
-//! it is revoked. Then [`abandon`](Frontier::abandon) says what was open. The next generation
-//! begins with a new frontier, and must not be told of completions of an older one: the offsets are
-//! the same, but what was handled is not what has been delivered since.
+//! A frontier belongs to one partition in one generation: from when the partition was assigned
+//! until it is revoked. Then [`abandon`](Frontier::abandon) returns the open positions. The next
+//! generation begins with a new frontier, which must not get completions of an older one: the
+//! offsets are the same, but the handled messages are not those that have been delivered since.
 //!
 //! # Time and memory
 //!
-//! Every step takes constant time, on average over the steps. One that moves the position may clear
-//! away what others have left. The exception is the time after [`resume`](Frontier::resume): while
-//! the log delivers what was beyond, each step may search among the runs of it.
+//! Every step takes constant time, on average over the steps. A step that moves the position may
+//! clear away what others have left. The exception is the time after [`resume`](Frontier::resume):
+//! while the log delivers offsets that were beyond, each step may search among the runs of them.
 //!
-//! Memory is for the positions that are delivered and not below [`position`](Frontier::position),
-//! open or not: at most 80 bytes for each 64 offsets in which there are any. So it is
+//! Memory is used for the positions that are delivered and not below
+//! [`position`](Frontier::position), open or not: at most 80 bytes for each 64 offsets in which
+//! there are any. So it is
 //!
 //! - at most 1.25 bytes for each offset of the span, which [`Limits::span`] bounds,
 //! - and at most 80 bytes for each of these positions, however far they are apart.
 //!
-//! To this comes what `resume` was given, and while there are few positions, some hundred bytes.
-//! What a burst has taken is given back as positions come and go.
+//! The offsets that `resume` got come on top of this, and while there are few positions, some
+//! hundred bytes. The memory of a burst is given back as positions come and go.
 //!
 //! # Examples
 //!

@@ -23,7 +23,7 @@ pub struct Frontier {
     limits: Limits,
 }
 
-/// What is to be done with a position that was delivered.
+/// The state of a position that was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what is done must not be handled again"]
 pub enum Delivered {
@@ -33,7 +33,7 @@ pub enum Delivered {
     Done,
 }
 
-/// What a completion has changed.
+/// The effect of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// It was the first open position, and the frontier has moved.
@@ -50,20 +50,20 @@ pub enum Completion {
 }
 
 impl Frontier {
-    /// The highest position that there is: 2^63 − 1. Offsets are below it, so the position after the
-    /// highest of them fits into the signed number that logs such as Kafka have for it. Whatever is
-    /// above counts as this.
+    /// The highest position: 2^63 − 1. Offsets are below it, so the position after the highest
+    /// offset fits into the signed number that logs such as Kafka have for it. Anything above
+    /// counts as this.
     pub const HIGHEST: u64 = HIGHEST;
 
-    /// A frontier of which nothing is delivered, at the offset from which the log will deliver.
+    /// Returns a frontier without deliveries, at the offset from which the log will deliver.
     pub fn new(at: u64) -> Self {
         Self::resume(at, Beyond::default())
     }
 
-    /// A frontier that begins at the offset from which the log will deliver, and where some of what
-    /// comes is settled already. What is below `at` is left out.
+    /// Returns a frontier at the offset from which the log will deliver, where some of the
+    /// following offsets are settled already. Offsets below `at` are left out.
     ///
-    /// What is settled already counts for neither of the limits before it is delivered.
+    /// Offsets that are settled already count for neither of the limits before they are delivered.
     pub fn resume(at: u64, beyond: Beyond) -> Self {
         let at = at.min(HIGHEST);
         Self {
@@ -74,14 +74,14 @@ impl Frontier {
         }
     }
 
-    /// Sets how much it may hold. What it holds already stays.
+    /// Sets the limits. The positions that it holds already stay.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The log delivers this offset, and it is open from now on, unless it is done.
+    /// Delivers an offset of the log: it is open from now on, unless it is done.
     ///
     /// Offsets that were passed over since the last one will never arrive. If nothing else is open,
     /// the position moves here.
@@ -118,9 +118,9 @@ impl Frontier {
         Ok(Delivered::Done)
     }
 
-    /// An open position is settled.
+    /// Completes an open position: it is settled.
     ///
-    /// It takes any offset: one that is not open changes nothing.
+    /// Any offset is allowed: one that is not open changes nothing.
     #[inline]
     pub fn complete(&mut self, offset: u64) -> Completion {
         match self.blocks.close(offset) {
@@ -141,18 +141,20 @@ impl Frontier {
         }
     }
 
-    /// The log will deliver nothing below this offset any more: what comes next has this offset or
-    /// a higher one. What is open stays so. If nothing is open, the position moves here.
+    /// Skips to this offset: the log will deliver nothing below it any more. The next delivery has
+    /// this offset or a higher one. Open positions stay open. If none is open, the position moves
+    /// here.
     ///
-    /// So the position reaches the end of a log whose last offsets hold no messages, like the mark
-    /// at the end of a transaction. A lower offset than [`end`](Self::end) changes nothing.
+    /// So the position reaches the end of a log whose last offsets hold no messages, for example
+    /// the mark at the end of a transaction. A lower offset than [`end`](Self::end) changes
+    /// nothing.
     pub fn skip_to(&mut self, offset: u64) {
         self.end = self.end.max(offset.min(HIGHEST));
         self.carried.pass(self.end);
     }
 
-    /// Everything below is settled: commit this, and read on from here after a restart. It never
-    /// moves back.
+    /// Returns the position below which everything is settled. Commit it, and read on from it after
+    /// a restart. It never moves back.
     ///
     /// It is the first open position. If there is none, it is the end, or behind what was settled
     /// in an earlier generation without a gap from there.
@@ -166,34 +168,34 @@ impl Frontier {
         self.blocks.first_open().unwrap_or_else(after_all)
     }
 
-    /// One past the last offset that was delivered or skipped.
+    /// Returns one past the last offset that was delivered or skipped.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many offsets there are from the first open position to the end, delivered or not; 0 if
-    /// nothing is open.
+    /// Returns the number of offsets from the first open position to the end, delivered or not; 0
+    /// if nothing is open.
     pub fn span(&self) -> u64 {
         self.blocks.first_open().map_or(0, |first| self.end - first)
     }
 
-    /// The lowest open position.
+    /// Returns the lowest open position.
     pub fn first_open(&self) -> Option<u64> {
         self.blocks.first_open()
     }
 
-    /// How many positions are open.
+    /// Returns the number of open positions.
     pub fn open_len(&self) -> usize {
         self.blocks.open_len()
     }
 
-    /// The open positions, the lowest first.
+    /// Returns the open positions, the lowest first.
     pub fn open(&self) -> impl Iterator<Item = u64> {
         self.blocks.open()
     }
 
-    /// How many positions are beyond: settled, and above the position. Of what was settled in an
-    /// earlier generation and is not delivered yet, every offset counts.
+    /// Returns the number of positions beyond: settled, and above the position. Every offset counts
+    /// that was settled in an earlier generation and is not delivered yet.
     pub fn beyond_len(&self) -> u64 {
         let below = match self.blocks.first_open() {
             Some(_) => None,
@@ -203,28 +205,29 @@ impl Frontier {
         self.blocks.beyond_len() + carried
     }
 
-    /// What is settled above the position, in sorted ranges that do not touch.
+    /// Returns the settled offsets above the position, in sorted ranges that do not touch.
     ///
-    /// A range goes on over a gap in the log if what comes before and what comes after it are
-    /// settled. So it may have offsets that will never arrive, and nothing that is open.
+    /// A range goes on over a gap in the log if the offsets before and after it are settled. So it
+    /// may have offsets that will never arrive, and none that is open.
     pub fn beyond(&self) -> impl Iterator<Item = Range<u64>> {
         let position = self.position();
         let carried = self.carried.runs().filter(move |run| run.start >= position);
         joined(self.blocks.settled_runs().chain(carried))
     }
 
-    /// Whether this offset is settled: below the position, or beyond it.
+    /// Returns whether this offset is settled: below the position, or beyond it.
     ///
-    /// Of an offset above the position that the log has passed over it says no.
+    /// For an offset above the position that the log has passed over it returns `false`.
     pub fn is_done(&self, offset: u64) -> bool {
         offset < self.position() || self.blocks.is_settled(offset) || self.carried.contains(offset)
     }
 
-    /// What is beyond, in at most so many bytes, for [`Beyond::decode`].
+    /// Writes the settled offsets beyond the position into at most `most_bytes` bytes, for
+    /// [`Beyond::decode`].
     ///
-    /// Run lengths or bits, whichever is shorter. If there is more than fits, the lowest offsets
-    /// are written, in the form that holds more of them, and [`Encoded::left_out`] says from where
-    /// on nothing is. If nothing is beyond, or nothing fits, there are no bytes; from 25 bytes on
+    /// It writes run lengths or bits, whichever is shorter. If not all offsets fit, it writes the
+    /// lowest ones, in the form that holds more of them, and [`Encoded::left_out`] is the first one
+    /// that is missing. If nothing is beyond, or nothing fits, there are no bytes; from 25 bytes on
     /// something fits.
     ///
     /// # Examples
@@ -250,7 +253,7 @@ impl Frontier {
         encoding::encode(self.position(), || self.beyond(), most_bytes)
     }
 
-    /// The generation has ended: the positions that were open, the lowest first.
+    /// Ends the generation, and returns the positions that were open, the lowest first.
     pub fn abandon(self) -> Vec<u64> {
         let mut open = Vec::with_capacity(self.open_len());
         open.extend(self.open());
@@ -360,7 +363,8 @@ mod tests {
         assert_eq!(frontier.deliver(HIGHEST), Err(DeliverError::TooHigh));
     }
 
-    /// What a log or a commit may say that no log has: nothing is opened there, and nothing is lost below.
+    /// Offsets that a log or a commit may name and no log has: nothing is opened there, and nothing
+    /// is lost below.
     #[test]
     fn what_is_above_the_highest_position_counts_as_it() {
         for at in [HIGHEST, HIGHEST + 1, u64::MAX] {

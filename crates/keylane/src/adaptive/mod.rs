@@ -6,11 +6,11 @@
 //!
 //! # The idea
 //!
-//! By Little's law, attempts in flight = throughput × mean latency, whatever the latencies are
-//! distributed like. So `in flight × latency without queueing ÷ latency` is how many attempts are
-//! really worked on; the rest only wait somewhere behind the handler. The limit goes to that number
-//! plus some headroom: that is TCP Vegas (Brakmo and Peterson, 1995), written as the gradient of
-//! Netflix' [concurrency-limits].
+//! By Little's law, attempts in flight = throughput × mean latency, whatever the distribution of
+//! the latencies. So `in flight × latency without queueing ÷ latency` is the number of attempts
+//! that are really in progress; the others only wait somewhere behind the handler. The limit goes
+//! to that number plus some headroom. That is TCP Vegas (Brakmo and Peterson, 1995), written as the
+//! gradient of Netflix' [concurrency-limits].
 //!
 //! # Where it differs from `Gradient2Limit`, and why
 //!

@@ -1,19 +1,19 @@
-//! What users decide about the limit.
+//! The settings of the adaptive limit.
 
 use crate::error::BuildError;
 
 /// A concurrency limit that follows the latency of the handler.
 ///
 /// While attempts take as long as they do without a queue, and the limit is used, the limit grows.
-/// When they take longer the more of them run, something behind the handler queues, and the limit
-/// shrinks to what is really worked on and some headroom. From time to time it is halved for a
-/// moment, to see how long an attempt takes without a queue.
+/// When attempts take longer the more of them run, something behind the handler queues. The limit
+/// then shrinks to the attempts that are really in progress and some headroom. From time to time it
+/// is halved for a moment, to measure how long an attempt takes without a queue.
 ///
-/// Only answers and time-outs are measured. An attempt that fails or panics tells nothing of what
+/// Only answers and time-outs are measured. An attempt that fails or panics says nothing about what
 /// the handler can do: a refusal is often faster than an answer. A limit that is not used does not
-/// grow, and while nothing is sent it stays.
+/// grow, and while no message comes it stays.
 ///
-/// The way the limit goes is TCP Vegas' (Brakmo and Peterson, 1995), with the gradient of Netflix'
+/// The algorithm is that of TCP Vegas (Brakmo and Peterson, 1995), with the gradient of Netflix'
 /// `concurrency-limits` and the probes of BBR (Cardwell et al., 2016).
 ///
 /// # Examples
@@ -49,9 +49,9 @@ const FEWEST_SAMPLES: u32 = 8;
 const MOST_SAMPLES: u32 = 1 << 20;
 
 impl Adaptive {
-    /// Never fewer than `min` handlers in flight, never more than `max`. It starts at `min`.
+    /// Keeps the limit between `min` and `max` handlers in flight. It starts at `min`.
     ///
-    /// `min` must be at least one and at most `max`; `spawn` says so.
+    /// `min` must be at least one and at most `max`; otherwise `spawn` returns an error.
     pub fn between(min: usize, max: usize) -> Self {
         Self {
             min,
@@ -63,18 +63,19 @@ impl Adaptive {
         }
     }
 
-    /// The limit to start with, brought into the range. Unless set it is the smallest one, at which
-    /// latency without a queue is learned first.
+    /// Sets the limit at the start, clamped to the range. The default is the lower end, at which
+    /// the latency without a queue is measured first.
     #[must_use]
     pub fn initial(mut self, handlers: usize) -> Self {
         self.initial = Some(handlers);
         self
     }
 
-    /// How much longer attempts may take than without a queue, as a factor from 1.0 to 10.0; 1.1
-    /// unless set.
+    /// Sets how much longer attempts may take than without a queue, as a factor from 1.0 to 10.0.
+    /// The default is 1.1.
     ///
-    /// A handler that gets slower with every message in flight, long before it is full, needs more:
+    /// A handler that gets slower with every message in flight, long before it is full, needs a
+    /// larger factor:
     /// Netflix takes 1.5.
     #[must_use]
     pub fn tolerance(mut self, factor: f64) -> Self {
@@ -86,8 +87,8 @@ impl Adaptive {
         self
     }
 
-    /// Which part of the way to its new value the limit goes in one step, from 0.05 to 1.0; 0.5
-    /// unless set. Less is calmer and slower.
+    /// Sets which part of the way to its new value the limit goes in one step, from 0.05 to 1.0.
+    /// The default is 0.5. A smaller part is calmer and slower.
     #[must_use]
     pub fn smoothing(mut self, part: f64) -> Self {
         self.smoothing = if part.is_nan() {
@@ -98,10 +99,10 @@ impl Adaptive {
         self
     }
 
-    /// Fewest attempts that are measured before the limit moves, from 8 to 1,048,576; 32 unless
-    /// set, and at least two for each handler in flight.
+    /// Sets the minimum number of attempts that are measured before the limit moves, from 8 to
+    /// 1,048,576. The default is 32, and at least two for each handler in flight.
     ///
-    /// More where attempts differ a lot from each other.
+    /// Set more where attempts differ a lot from each other.
     #[must_use]
     pub fn samples(mut self, attempts: u32) -> Self {
         self.samples = attempts.clamp(FEWEST_SAMPLES, MOST_SAMPLES);

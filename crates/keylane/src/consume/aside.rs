@@ -16,8 +16,8 @@ use super::inlet::Waiting;
 use crate::engine::Gate;
 use crate::slots::Slots;
 
-/// How many messages of a full lane are kept at least. As many are read again at once. A source that
-/// holds few keeps fewer: one lane is not to have all that it holds.
+/// How many messages of a full lane are kept at least. As many are read again at once. A source
+/// that holds few keeps fewer: one lane is not to have all that it holds.
 pub(super) const KEPT: usize = 64;
 
 /// The share of what a source holds that one lane has beyond its capacity.
@@ -30,9 +30,9 @@ pub(super) fn kept_of(most_held: usize) -> usize {
 
 /// One queue for each full lane, by the hash of its key: two keys with one hash wait together.
 ///
-/// Where the number of lanes changes, the hash is that of the lane which the key had when the queues
-/// were [made anew](Self::rehome), and not of the one that it has now: what comes later must find
-/// those that wait.
+/// Where the number of lanes changes, the hash is that of the lane which the key had when the
+/// queues were [made anew](Self::rehome), and not of the one that it has now: what comes later must
+/// find those that wait.
 pub(super) struct Aside<K, M> {
     queues: NumberMap<u64, Queue>,
     /// The keys of deferred messages by their slots, where keys may move to other lanes.
@@ -72,7 +72,7 @@ struct Queue {
 enum Entry {
     /// Where it is kept.
     Kept(u32),
-    /// The slot of a message that is to be read again.
+    /// The slot of a message that the source reads again.
     Deferred(u32),
 }
 
@@ -294,7 +294,8 @@ impl<K, M> Aside<K, M> {
         None
     }
 
-    /// A deferred message was read again. Its slot names it; its queue may have gone back meanwhile.
+    /// A deferred message was read again. Its slot names it; its queue may have gone back
+    /// meanwhile.
     pub(super) fn fill(&mut self, hash: u64, waiting: Waiting<K, M>) {
         let Some(queue) = self.queues.get_mut(&hash) else {
             return;
@@ -345,8 +346,8 @@ impl<K, M> Aside<K, M> {
         out
     }
 
-    /// Takes out what is chosen, by its slot. A queue that is empty then is gone, and its wait finds
-    /// nothing. Returns the keys whose first messages may go in now.
+    /// Takes out what is chosen, by its slot. A queue that is empty then is gone, and its wait
+    /// finds nothing. Returns the keys whose first messages may go in now.
     pub(super) fn extract(
         &mut self,
         mut chosen: impl FnMut(Option<u32>) -> bool,
@@ -401,7 +402,7 @@ fn keep<K, M>(kept: &mut Slots<Waiting<K, M>>, waiting: Waiting<K, M>) -> Entry 
 }
 
 impl Queue {
-    /// Half of what is kept has gone in: what follows is to be read.
+    /// Half of the kept messages have gone in: it is time to read the next ones.
     fn note_hunger(&mut self, hash: u64, keeps: usize, hungry: &mut Vec<u64>) {
         if self.deferred == 0 || self.is_hungry {
             return;

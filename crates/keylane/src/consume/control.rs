@@ -1,4 +1,4 @@
-//! What an intake and its driver share.
+//! The state that an intake and its driver share.
 
 use keylane_rt::clock::Instant;
 use keylane_rt::{Mutex, lock, mpsc};

@@ -1,4 +1,4 @@
-//! Tells a source of attempts by position, where the engine knows slots.
+//! Reports attempts to a source by position, where the engine knows slots.
 
 use std::sync::Arc;
 

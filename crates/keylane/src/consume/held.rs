@@ -1,4 +1,4 @@
-//! What a source has handed over and is to be told about.
+//! Messages that a source has handed over, and whose outcomes it must learn.
 
 use keylane_source::Generation;
 

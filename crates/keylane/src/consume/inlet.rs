@@ -20,8 +20,8 @@ use crate::engine::SourceSlot;
 /// Most places in the capacity that are taken at once.
 const AT_ONCE: usize = 256;
 
-/// Fewest messages that are placed in one go. A lane is only seen to be full when the dispatcher has
-/// got to them, so this is how much deeper than its capacity a source can make it.
+/// Fewest messages that are placed in one go. A lane is only seen to be full when the dispatcher
+/// has got to them, so this is how much deeper than its capacity a source can make it.
 const FEWEST_AT_ONCE: usize = 64;
 
 /// A message that is not in its lane yet.
@@ -106,7 +106,7 @@ where
         self.next() + self.aside.len()
     }
 
-    /// How many messages are to go into their lanes.
+    /// The number of messages that wait to go into their lanes.
     #[inline]
     fn next(&self) -> usize {
         self.passed.len() + self.waiting.len()
@@ -124,8 +124,8 @@ where
         self.closed || self.dispatcher.is_closed()
     }
 
-    /// Takes a message, to be [placed](Self::place). Gives it back if it is larger than all the room
-    /// there is.
+    /// Takes a message, to be [placed](Self::place). Gives it back if it is larger than all the
+    /// room there is.
     ///
     /// # Panics
     ///
@@ -146,8 +146,8 @@ where
         Ok(())
     }
 
-    /// Places what there is room for. Returns whether there may be more: the dispatcher is to look at
-    /// these first.
+    /// Places what there is room for. Returns whether there may be more: the dispatcher is to look
+    /// at these first.
     pub(super) fn place(&mut self) -> bool {
         self.follow_lanes();
         let capacity = self.dispatcher.engine.lane_capacity();
@@ -540,8 +540,8 @@ impl<K, M, O, E> Drop for Inlet<K, M, O, E> {
 
 struct Closed;
 
-/// The lane for which messages of a key wait aside, by its hash, among so many lanes where their number
-/// may change. `hash` is that of the key.
+/// The lane for which messages of a key wait aside, by its hash, among so many lanes where their
+/// number may change. `hash` is that of the key.
 #[inline]
 fn lane_of<K, M, O, E>(
     dispatcher: &Dispatcher<K, M, O, E>,

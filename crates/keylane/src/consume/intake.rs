@@ -1,4 +1,4 @@
-//! The handle of a source that is consumed.
+//! The handle of a consumed source.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -13,13 +13,12 @@ use super::report::{IntakeReport, IntakeStats};
 /// How long [`Intake::stop`] waits for what is here, unless it is set.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A source that is consumed: what an application holds.
+/// A handle to a source that a dispatcher consumes.
 ///
 /// Dropping it stops the intake as [`stop`](Self::stop) does, without a report.
 ///
-/// What happens to the source is told to the subscribers of
-/// [`Dispatcher::events`](crate::Dispatcher::events), as
-/// [`Event::Source`](crate::watching::Event::Source).
+/// Subscribers of [`Dispatcher::events`](crate::Dispatcher::events) learn what happens to the
+/// source, as [`Event::Source`](crate::watching::Event::Source).
 #[derive(Debug)]
 #[must_use = "the intake stops when it is dropped"]
 pub struct Intake {
@@ -42,28 +41,28 @@ impl Intake {
         Self { control, now }
     }
 
-    /// Counters and gauges, of a moment ago.
+    /// Returns counters and gauges, as of a moment ago.
     pub fn stats(&self) -> IntakeStats {
         self.control.stats()
     }
 
-    /// Takes nothing more in. What is here goes on, and is settled.
+    /// Pauses the intake: it takes no more messages. The messages that are here go on and settle.
     pub fn pause(&self) {
         self.send(Command::Pause);
     }
 
-    /// Takes messages in again.
+    /// Resumes the intake: it takes messages again.
     pub fn resume(&self) {
         self.send(Command::Resume);
     }
 
-    /// Takes nothing more in, waits until what is here has settled and its acks are confirmed, and
-    /// returns a report that adds up.
+    /// Stops the intake: it takes no more messages, waits until those that are here have settled
+    /// and their acks are confirmed, and returns a report that adds up.
     ///
-    /// After 30 seconds, or [`Stop::within`], what has not started is handed back to the source;
-    /// what is in flight may go on for
+    /// After 30 seconds, or [`Stop::within`], messages that have not started are handed back to the
+    /// source; messages in flight may go on for
     /// [`revoke_within`](crate::IntakeSettings::revoke_within). So a lane that is halted or paused
-    /// does not hold it up for ever.
+    /// does not delay the stop for ever.
     ///
     /// The dispatcher goes on: it may have other sources, and senders.
     pub fn stop(&self) -> Stop {
@@ -74,8 +73,7 @@ impl Intake {
         }
     }
 
-    /// Waits until the intake has ended by itself: its source has come to an end, or the dispatcher
-    /// has.
+    /// Waits until the intake has ended by itself, at the end of its source or of the dispatcher.
     ///
     /// # Cancel safety
     ///
@@ -101,7 +99,7 @@ impl Drop for Intake {
 ///
 /// # Cancel safety
 ///
-/// Dropped before it is ready, the stop goes on; await another one for the report.
+/// If the future is dropped before it is ready, the stop goes on; await another one for the report.
 #[must_use = "the stop starts when it is awaited"]
 #[derive(Debug)]
 pub struct Stop {
@@ -111,8 +109,8 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// How long to wait before what has not started is handed back. `Duration::ZERO`: at once.
-    /// `Duration::MAX`: for ever.
+    /// Sets how long to wait before messages that have not started are handed back.
+    /// `Duration::ZERO` hands them back at once; `Duration::MAX` waits for ever.
     pub fn within(mut self, limit: Duration) -> Self {
         self.within = limit;
         self

@@ -1,10 +1,10 @@
-//! What is seen of an intake, and what is left when it has ended.
+//! The state of an intake, and the report at its end.
 
 use std::fmt;
 
 use tokio::time::Instant;
 
-/// What an intake does.
+/// The state of an intake.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IntakeState {
@@ -27,58 +27,61 @@ pub enum IntakeState {
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntakeStats {
-    /// What it does now.
+    /// The current state.
     pub state: IntakeState,
     /// Messages that the source has handed over.
     pub received: u64,
-    /// Messages the source was told to forget: handled, coalesced, or given up by a named policy.
+    /// Messages that the source was told to forget: handled, coalesced, or given up by a named
+    /// policy.
     pub acked: u64,
     /// Messages whose dead letter is durable.
     pub dead_lettered: u64,
-    /// Messages the source was told to take back while their generation went on.
+    /// Messages that the source was told to take back while their generation went on.
     pub nacked: u64,
-    /// Messages that went back because their generation ended, or the intake.
+    /// Messages that went back because their generation or the intake ended.
     pub given_back: u64,
-    /// Messages that are here and not settled. Those that are deferred are among them, though they
-    /// do not count against [`IntakeSettings::held`](crate::IntakeSettings::held).
+    /// Messages that are here and not settled, including the deferred ones, which do not count
+    /// against [`IntakeSettings::held`](crate::IntakeSettings::held).
     pub held: usize,
-    /// Bytes of those, as far as their source knows their size. Deferred ones have none.
+    /// Bytes of the held messages, as far as their source knows their size. Deferred messages have
+    /// none.
     pub held_bytes: usize,
-    /// Of those held, how many wait beside full lanes.
+    /// Held messages that wait beside full lanes.
     pub aside: usize,
-    /// Of those beside full lanes, how many are only positions, and are read again later.
+    /// Messages beside full lanes of which only the position is kept, and which are read again
+    /// later.
     pub deferred: usize,
-    /// Outcomes that were not told to the source, because the generation of the message was over.
+    /// Outcomes that the source was not told, because the generation of the message was over.
     pub stale: u64,
     /// How often the source was opened again.
     pub restarts: u64,
-    /// Why it failed last.
+    /// The last error of the source.
     pub last_error: Option<String>,
     /// Parts of the source that fail while the others go on, by their names; 1,024 of them at most.
-    /// Those of a source that is opened again are found anew.
+    /// The list starts anew when the source is opened again.
     pub failed_parts: Vec<FailedPart>,
 }
 
 /// A part of a source that fails while the others go on: a partition, a stream, a table.
 ///
-/// It is tried again all the time, and leaves this state by itself. It is in the log when it fails,
-/// again after 10 seconds, and then after twice the time before, up to 10 minutes.
+/// The source tries it again all the time, and it leaves this state by itself. It is logged when it
+/// fails, again after 10 seconds, and then after twice the time before, up to 10 minutes.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedPart {
-    /// Its name, as the source writes it.
+    /// The name of the part, as the source writes it.
     pub part: String,
-    /// Why it failed last, cut to 256 characters.
+    /// The last error, cut to 256 characters.
     pub why: String,
-    /// When it failed first since it last worked.
+    /// The time of the first failure since it last worked.
     pub since: Instant,
-    /// When it failed last.
+    /// The time of the last failure.
     pub last: Instant,
-    /// How often it has failed since then.
+    /// The number of failures since then.
     pub times: u64,
 }
 
-/// What became of every message that a source has handed over.
+/// The outcomes of all messages that a source has handed over.
 ///
 /// `acked + dead_lettered + nacked + given_back = received`.
 #[non_exhaustive]
@@ -86,13 +89,13 @@ pub struct FailedPart {
 pub struct IntakeReport {
     /// Messages that the source has handed over.
     pub received: u64,
-    /// Messages the source was told to forget, and has confirmed.
+    /// Messages that the source was told to forget, and has confirmed.
     pub acked: u64,
     /// Messages whose dead letter is durable.
     pub dead_lettered: u64,
-    /// Messages the source was told to take back while their generation went on.
+    /// Messages that the source was told to take back while their generation went on.
     pub nacked: u64,
-    /// Messages that went back because their generation ended, or the intake. Those whose ack was
+    /// Messages that went back because their generation or the intake ended. Messages whose ack was
     /// not confirmed are among them: they may come again.
     pub given_back: u64,
     /// How often the source was opened again.

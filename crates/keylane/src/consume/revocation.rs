@@ -25,7 +25,7 @@ pub(super) struct Revocation<G> {
     dropped: bool,
     given_up: bool,
     next_sweep: Instant,
-    /// Has the engine look at jobs before they start.
+    /// Makes the engine look at jobs before they start.
     _guard: G,
 }
 

@@ -1,4 +1,4 @@
-//! How a source is consumed.
+//! The settings of an intake.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ const HELD_EACH: usize = 16;
 const FEWEST_HELD: usize = 2_048;
 const MOST_HELD: usize = 8_192;
 
-/// When a source is told that a message is handled.
+/// The time at which a source is told that a message is handled.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guarantee {
-    /// Before the handler starts. A crash loses what is here, and nothing is handled twice.
+    /// Before the handler starts. A crash loses the messages that are here; none is handled twice.
     AtMostOnce,
-    /// When it has settled. After a crash, what was in flight, or done and not confirmed, comes
-    /// again.
+    /// When the message has settled. After a crash, messages that were in flight, or done and not
+    /// confirmed, come again.
     #[default]
     AtLeastOnce,
-    /// As [`AtLeastOnce`](Self::AtLeastOnce), and what comes again after it was handled does not
-    /// run: its version is in the [`VersionStore`](crate::VersionStore) of the dispatcher. The
-    /// effect of an attempt and the record of its version are committed together only if the handler
-    /// does so, in one transaction of the same database.
+    /// Like [`AtLeastOnce`](Self::AtLeastOnce), but a message that comes again after it was handled
+    /// does not run: its version is in the [`VersionStore`](crate::VersionStore) of the dispatcher.
+    /// The effect of an attempt and the record of its version are committed together only if the
+    /// handler does so, in one transaction of the same database.
     EffectivelyOnce,
 }
 
-/// How a source is consumed: limits, times, and when it is told.
+/// The settings of an intake: limits, times, and when the source is told.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ impl Default for IntakeSettings {
 }
 
 impl IntakeSettings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self {
             held: None,
@@ -74,27 +74,31 @@ impl IntakeSettings {
         }
     }
 
-    /// Most messages of this source that are not settled. Those that wait beside full lanes count,
-    /// except the [`deferred`](Self::deferred) ones. With that many the source hands over nothing until
-    /// some settle. Near this limit what settles is told in batches, at least every millisecond.
+    /// Sets the maximum number of messages of this source that are not settled.
     ///
-    /// By default it is 16 times the [`concurrency`](crate::Builder::concurrency) with which the
-    /// dispatcher begins, from 2,048 to 8,192: enough for the handlers to find other keys while some
-    /// keys wait.
+    /// Messages that wait beside full lanes count, except the [`deferred`](Self::deferred) ones. At
+    /// this limit the source hands over nothing until some messages settle. Near it, the
+    /// source gets the settlements in batches, at least every millisecond.
+    ///
+    /// The default is 16 times the [`concurrency`](crate::Builder::concurrency) with which the
+    /// dispatcher begins, from 2,048 to 8,192: enough for the handlers to find other keys while
+    /// some keys wait.
     #[must_use]
     pub fn held(mut self, most: usize) -> Self {
         self.held = Some(most);
         self
     }
 
-    /// Most bytes of messages of this source that are not settled, beside the limit of
-    /// [`held`](Self::held); without a limit by default. At that many the source hands over nothing
-    /// until some settle. It goes beyond by what it has in hand then: one message, or of a store that
-    /// answers with several at once, those. [Deferred](Self::deferred) messages do not count, and
-    /// neither does what a source has read ahead and not handed over.
+    /// Sets the maximum number of bytes of messages of this source that are not settled, beside the
+    /// limit of [`held`](Self::held). By default there is no limit.
     ///
-    /// A message has the [size](keylane_source::Delivery::bytes) that its source gives it: of a raw
-    /// message its key, payload, id and headers.
+    /// At this limit the source hands over nothing until some messages settle. It exceeds the limit
+    /// by what it has in hand then: one message, or several, if its store answers with several at
+    /// once. [Deferred](Self::deferred) messages do not count, and neither do messages that a
+    /// source has read ahead and not handed over.
+    ///
+    /// A message has the [size](keylane_source::Delivery::bytes) that its source gives it; for a
+    /// raw message that is the size of its key, payload, id and headers.
     #[must_use]
     pub fn held_bytes(mut self, most: usize) -> Self {
         self.held_bytes = most;
@@ -108,54 +112,57 @@ impl IntakeSettings {
             .unwrap_or_else(|| usual().clamp(FEWEST_HELD, MOST_HELD))
     }
 
-    /// Most messages beside full lanes of which only the position is kept; 1,000,000 by default. They
-    /// are read again when their lane has room, and do not count as [`held`](Self::held) until then.
-    /// With zero, none are deferred.
+    /// Sets the maximum number of messages beside full lanes of which only the position is kept;
+    /// 1,000,000 by default.
+    ///
+    /// They are read again when their lane has room, and do not count as [`held`](Self::held) until
+    /// then. With zero, no message is deferred.
     ///
     /// Messages are deferred only if the source can
     /// [read a position again](keylane_source::Features::random_access), and neither where lanes
-    /// [sequence](crate::Builder::sequence) nor with [`Guarantee::AtMostOnce`]. The first 64 messages of
-    /// a full lane are always kept; with fewer than 512 [`held`](Self::held), an eighth of those.
+    /// [sequence](crate::Builder::sequence) nor with [`Guarantee::AtMostOnce`]. The first 64
+    /// messages of a full lane are always kept; with a limit of [`held`](Self::held) below 512, an
+    /// eighth of that limit.
     #[must_use]
     pub fn deferred(mut self, most: usize) -> Self {
         self.deferred = most;
         self
     }
 
-    /// When the source is told; [`Guarantee::AtLeastOnce`] by default.
+    /// Sets when the source is told; [`Guarantee::AtLeastOnce`] by default.
     #[must_use]
     pub fn guarantee(mut self, guarantee: Guarantee) -> Self {
         self.guarantee = guarantee;
         self
     }
 
-    /// How long attempts in flight may go on after a revoke, after the deadline of a stop, or when the
-    /// source has failed; 10 seconds by default. Then they are dropped; at once if another process may
-    /// have their messages.
+    /// Sets how long attempts in flight may go on after a revoke, after the deadline of a stop, or
+    /// when the source has failed; 10 seconds by default. Then they are dropped; at once if another
+    /// process may have their messages.
     #[must_use]
     pub fn revoke_within(mut self, limit: Duration) -> Self {
         self.revoke_within = limit;
         self
     }
 
-    /// How long the source may be silent, or take for one call, before it is opened again; 60 seconds
-    /// by default. A healthy source that has no messages says so after half of that.
-    /// `Duration::MAX`: for ever.
+    /// Sets how long the source may be silent, or take for one call, before it is opened again; 60
+    /// seconds by default. A healthy source that has no messages says so after half of that.
+    /// `Duration::MAX` sets no limit.
     #[must_use]
     pub fn stall_after(mut self, limit: Duration) -> Self {
         self.stall_after = limit;
         self
     }
 
-    /// The longest pause before a source that failed is opened again; 30 seconds by default. The
-    /// first one is 100 milliseconds, and each is twice as long as the one before.
+    /// Sets the longest pause before a source that failed is opened again; 30 seconds by default.
+    /// The first pause is 100 milliseconds, and each further one is twice as long.
     #[must_use]
     pub fn longest_pause(mut self, limit: Duration) -> Self {
         self.longest_pause = limit;
         self
     }
 
-    /// How often the source is asked to confirm what was settled; every second by default.
+    /// Sets how often the source is asked to confirm settlements; every second by default.
     #[must_use]
     pub fn confirm_every(mut self, interval: Duration) -> Self {
         self.confirm_every = interval;

@@ -21,18 +21,18 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// Takes the messages of a source in, and tells it what becomes of them.
+    /// Consumes a source: takes its messages, and tells it how they settle.
     ///
-    /// Several sources may feed one dispatcher, beside what is sent directly: the same key from two
-    /// of them is one lane. The dispatcher stays open until the intake has ended. See
-    /// [`source`](crate::source) for what is guaranteed, and [`consume_with`](Self::consume_with)
-    /// for limits and times.
+    /// Several sources may feed one dispatcher, beside messages that are sent directly. Messages of
+    /// the same key from two sources are in one lane. The dispatcher stays open until the intake
+    /// has ended. See [`source`](crate::source) for the guarantees, and
+    /// [`consume_with`](Self::consume_with) for limits and times.
     ///
     /// # Errors
     ///
     /// [`ConsumeError::Discards`] unless [`on_exhausted`](crate::Builder::on_exhausted) was set: a
-    /// message of a source is never discarded because nothing was said. The other variants name a
-    /// setting that does not fit.
+    /// message of a source is never discarded by default. The other variants name a setting that
+    /// does not fit.
     ///
     /// # Examples
     ///

@@ -4,10 +4,10 @@ use std::fmt;
 
 use keylane_rt::Arc;
 
-/// Keeps at most one message of a key in flight and at most one waiting, for work that need not be
-/// done twice: refreshing a cache, rebuilding an index, saving a document.
+/// A discipline that keeps at most one message of a key in flight and at most one waiting, for work
+/// that need not be done twice: refreshing a cache, rebuilding an index, saving a document.
 ///
-/// It is the known automaton of de-duplication, per key, and its four states fall out of the lane:
+/// It is the known automaton of de-duplication, per key. Its four states follow from the lane:
 ///
 /// | state | the lane | a new message |
 /// | --- | --- | --- |
@@ -16,18 +16,19 @@ use keylane_rt::Arc;
 /// | *Block* | one in flight, one waits | meets the one that waits: *Decline* |
 /// | *Decline* | as *Block* | is declined, replaces the one that waits, or is merged into it |
 ///
-/// A message that has not started counts as waiting, so a burst for an idle key on a busy
-/// dispatcher is one piece of work too: of the first message and the one that stands for the others
-/// one starts, once a runner takes the first. So does one that is not to start yet
-/// ([`send_when`](crate::Dispatcher::send_when)), unless others may [pass](crate::Delayed::Pass)
-/// it. One that waits for its next attempt counts as in flight: it has started.
+/// A message that has not started counts as waiting. So a burst for an idle key on a busy
+/// dispatcher is one piece of work too: once a runner takes the first message, either that message
+/// or the one that stands for the others starts. A message that may not start yet
+/// ([`send_when`](crate::Dispatcher::send_when)) counts as waiting too, unless others may
+/// [pass](crate::Delayed::Pass) it. A message that waits for its next attempt counts as in flight:
+/// it has started.
 ///
-/// Each message settles exactly once, also one that is not handled: as coalesced. Its receipt
+/// Each message settles exactly once; one that is not handled settles as coalesced. Its receipt
 /// resolves with [`Declined`](crate::error::ReceiptError::Declined) or
 /// [`Superseded`](crate::error::ReceiptError::Superseded); where
 /// [`share_answers`](crate::Builder::share_answers) is set, it gets the answer of the message that
-/// stands for it. A merged message settles with the one it was merged into, not before: what it
-/// brought is part of that work.
+/// stands for it. A merged message settles together with the message it was merged into, not
+/// before: its content is part of that work.
 ///
 /// # Examples
 ///
@@ -66,15 +67,15 @@ pub(crate) enum How<M> {
 pub(crate) type Merge<M> = Arc<dyn Fn(&M, &M) -> M + Send + Sync>;
 
 impl<M> Coalesce<M> {
-    /// The message that waits stays, and the newcomer is declined. For messages that say no more
-    /// than their key: "refresh this page". What a newcomer brings beyond that is lost.
+    /// Keeps the message that waits, and declines the newcomer. For messages that say no more than
+    /// their key: "refresh this page". Anything else in a newcomer is lost.
     pub fn keep_first() -> Self {
         Self {
             how: How::KeepFirst,
         }
     }
 
-    /// The newcomer takes the place of the message that waits, with its own time and lifetime. For
+    /// Replaces the message that waits with the newcomer, with its own time and lifetime. For
     /// messages that carry a state of which only the newest matters.
     pub fn keep_latest() -> Self {
         Self {
@@ -82,13 +83,13 @@ impl<M> Coalesce<M> {
         }
     }
 
-    /// The two become one: `merge` is given the message that waits and the newcomer. A closure has
+    /// Merges the two messages: `merge` gets the message that waits and the newcomer. A closure has
     /// to name their types: `|waiting: &Refresh, new: &Refresh| …`.
     ///
-    /// It is called in the dispatcher's own tasks, so it must be short and must not block. By
-    /// reference, so that nothing is lost if it panics: the message that waits stays, and the
+    /// It is called in the dispatcher's own tasks, so it must be short and must not block. It takes
+    /// references, so that nothing is lost if it panics: the message that waits stays, and the
     /// newcomer settles as failed with [`Failure::Panicked`](crate::error::Failure::Panicked). The
-    /// merged message keeps the key of the two, whatever the key function says of it.
+    /// merged message keeps the key of the two, whatever the key function returns for it.
     pub fn merge(merge: impl Fn(&M, &M) -> M + Send + Sync + 'static) -> Self {
         Self {
             how: How::Merge(Arc::new(merge)),

@@ -1,6 +1,6 @@
-//! Messages that are not to start yet.
+//! Messages that may not start yet.
 
-/// What happens to the messages of a key behind one that is not to start yet
+/// The behaviour of the messages of a key behind one that may not start yet
 /// ([`send_when`](crate::Dispatcher::send_when)).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -8,8 +8,8 @@ pub enum Delayed {
     /// They wait behind it: messages start in the order in which they were accepted. The default.
     #[default]
     Wait,
-    /// They pass it: the message takes its place in the lane when its time has come, behind what is
-    /// parked by then.
+    /// They pass it: the message takes its place in the lane when its time has come, behind the
+    /// messages that are parked by then.
     ///
     /// Until then it takes up capacity, but it is not in its lane:
     /// [`inspect`](crate::Dispatcher::inspect) does not see it,

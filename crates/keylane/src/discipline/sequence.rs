@@ -19,30 +19,31 @@ const IDLE: Duration = Duration::from_secs(3600);
 /// How long a version is waited for unless set otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Handles the messages of a key in the order of their versions, as TCP does with its segments.
+/// A discipline that handles the messages of a key in the order of their versions, as TCP does with
+/// its segments.
 ///
-/// The next version starts; an early one is parked until its turn; one that was there already
+/// The next version starts; an early version is parked until its turn. A version that came before
 /// settles as a duplicate, and its receipt resolves with
-/// [`Duplicate`](crate::error::ReceiptError::Duplicate). So a source that delivers twice, or out of order,
-/// is put right.
+/// [`Duplicate`](crate::error::ReceiptError::Duplicate). This corrects a source that delivers
+/// twice, or out of order.
 ///
-/// Say where a key starts, with [`from`](Self::from) or a [`store`](Self::store), if its first
-/// messages can come out of order. Otherwise the first that comes is the start, and what is older
-/// than that is a duplicate that was never handled. Messages without a key have no order, whatever
-/// their versions.
+/// Set where a key starts, with [`from`](Self::from) or a [`store`](Self::store), if its first
+/// messages can come out of order. Otherwise the first version that comes is the start, and an
+/// older version is a duplicate that was never handled. Messages without a key have no order,
+/// whatever their versions.
 ///
 /// | setting | default |
 /// | --- | --- |
-/// | [`from`](Self::from), [`store`](Self::store) | the first version that is seen |
+/// | [`from`](Self::from), [`store`](Self::store) | the first version that comes |
 /// | [`gap_timeout`](Self::gap_timeout) | 30 seconds, then the key halts |
 /// | [`early`](Self::early) | 1,024 messages of a key, then as if the gap had timed out |
 /// | [`remember`](Self::remember) | 1,048,576 keys, an hour |
 ///
-/// What a key remembers outlives its lane: the last version that was handled or given up on. In a
-/// store a version is recorded after its handler succeeded, never before. A crash in between
-/// repeats a version; it never skips one. One that was given up on, or taken out by an operator, is
-/// recorded with the next that succeeds, or when the key has nothing else to do; after a crash in
-/// between, a new process waits for it as for any missing version.
+/// A key remembers the last version that was handled or given up on, also after its lane is gone. A
+/// store records a version after its handler succeeded, never before. A crash in between repeats a
+/// version; it never skips one. A version that was given up on, or removed by an operator, is
+/// recorded with the next one that succeeds, or when the key has nothing else to do. After a crash
+/// in between, a new process waits for it as for any missing version.
 ///
 /// # Examples
 ///
@@ -91,7 +92,7 @@ pub(crate) struct Sequencing<K> {
 }
 
 impl<K, M> Sequence<K, M> {
-    /// Each version is one more than the one before it.
+    /// Returns a sequence in which each version is one more than the one before it.
     ///
     /// `version` is called in the task that sends a message: once, and again while its lane is
     /// full. A sender of the version that a full lane waits for does not wait for room.
@@ -99,9 +100,9 @@ impl<K, M> Sequence<K, M> {
         Self::new(Mode::Contiguous, Box::new(version))
     }
 
-    /// Any version that is newer than the last is welcome; what is older, or as old, is a
-    /// duplicate. For states of which only the newest matters. Nothing is early, so there are no
-    /// gaps.
+    /// Returns a sequence in which any version newer than the last one starts; an older or equal
+    /// version is a duplicate. For states of which only the newest matters. No version is early, so
+    /// there are no gaps.
     pub fn monotonic(version: impl Fn(&M) -> u64 + Send + Sync + 'static) -> Self {
         Self::new(Mode::Monotonic, Box::new(version))
     }
@@ -123,18 +124,19 @@ impl<K, M> Sequence<K, M> {
         }
     }
 
-    /// The version with which a key starts that is not remembered. Unless set, the first that is
-    /// seen.
+    /// Sets the version with which a key starts that is not remembered. The default is the first
+    /// version that comes.
     ///
     /// Without a [`store`](Self::store) a key that was [forgotten](Self::remember) starts here
-    /// again, and waits for this version. Give it a store, or more time than any key is silent.
+    /// again, and waits for this version. Set a store, or remember keys for longer than any key is
+    /// silent.
     #[must_use]
     pub fn from(mut self, version: u64) -> Self {
         self.sequencing.start = Start::At(version);
         self
     }
 
-    /// How long a missing version is waited for, and what happens then.
+    /// Sets how long a key waits for a missing version, and what happens then.
     #[must_use]
     pub fn gap_timeout(mut self, limit: Duration, then: OnGap) -> Self {
         self.sequencing.patience = limit;
@@ -142,19 +144,19 @@ impl<K, M> Sequence<K, M> {
         self
     }
 
-    /// Most messages of one key that wait for a missing version. One more, and what happens at the
-    /// time-out happens at once.
+    /// Sets the maximum number of messages of one key that wait for a missing version. One more has
+    /// the effect of the time-out at once.
     #[must_use]
     pub fn early(mut self, messages: usize) -> Self {
         self.sequencing.early = messages;
         self
     }
 
-    /// How many keys are remembered in memory, and how long after they were last heard of.
+    /// Sets how many keys are remembered in memory, and for how long after their last message.
     ///
     /// A key is forgotten between `idle` and twice `idle` after its last message, earlier if more
-    /// than half of `keys` others were heard of since; never while it has a lane. A forgotten key
-    /// starts anew, or is asked of the [`store`](Self::store).
+    /// than half of `keys` other keys had messages since; never while it has a lane. A forgotten
+    /// key starts anew, or is looked up in the [`store`](Self::store).
     #[must_use]
     pub fn remember(mut self, keys: usize, idle: Duration) -> Self {
         self.keys = keys;
@@ -162,12 +164,13 @@ impl<K, M> Sequence<K, M> {
         self
     }
 
-    /// Where the last handled version of each key is kept, so that it outlives the process.
+    /// Sets the store that keeps the last handled version of each key, so that it outlives the
+    /// process.
     ///
     /// A key that is not remembered in memory waits until the store has answered. A version is
     /// recorded after its handler succeeded and before the message settles; if that fails, the
     /// attempt has failed ([`Failure::NotRecorded`](crate::error::Failure::NotRecorded)): set a
-    /// [`retry`](crate::Builder::retry), and the handler is run for it once more. Recording is part
+    /// [`retry`](crate::Builder::retry), and the handler runs for it once more. Recording is part
     /// of the attempt, and [`attempt_timeout`](crate::Builder::attempt_timeout) counts it. Versions
     /// that were given up on are recorded when the key has nothing else to do, and it waits for
     /// that.

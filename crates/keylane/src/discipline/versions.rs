@@ -1,4 +1,4 @@
-//! What keys remember when their lanes are gone.
+//! The versions that keys remember when their lanes are gone.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

@@ -1,4 +1,4 @@
-//! What is asked of each message: its key, its size, and what else the settings read from it.
+//! What the engine reads from each message: its key, its size, and what the settings need.
 
 use std::time::Duration;
 

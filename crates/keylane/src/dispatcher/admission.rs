@@ -345,8 +345,8 @@ where
         self.address.version.is_some()
     }
 
-    /// The key of a message, its hash and its size. `None`: it is larger than the capacity in bytes.
-    /// Panics if any function of the message does.
+    /// The key of a message, its hash and its size. `None`: it is larger than the capacity in
+    /// bytes. Panics if any function of the message does.
     #[inline]
     pub(crate) fn locate(&self, message: &M) -> Option<(Option<K>, u64, u32)> {
         let limit = self.engine.settings.capacity_bytes;

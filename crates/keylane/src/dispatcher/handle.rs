@@ -1,7 +1,7 @@
 //! The handle that users hold.
 //!
-//! What a handle can do stands beside what it returns: `send`, `permit`, `lane`, `watching`,
-//! `shutdown`.
+//! The modules `send`, `permit`, `lane`, `watching` and `shutdown` hold the methods of the handle,
+//! each beside the type that they return.
 
 use std::fmt;
 
@@ -11,21 +11,22 @@ use super::address::Address;
 use crate::engine::{Accepted, Engine};
 use crate::types::Of;
 
-/// Takes messages, keeps the order of each key, and runs the handler for them.
+/// A handle to a dispatcher, which takes messages, keeps the order of each key, and runs the
+/// handler.
 ///
-/// A handle is cheap to clone, and all clones feed the same lanes. When the last one is dropped
-/// the dispatcher closes: no more comes in, and what was accepted is still handled, unless the
-/// runtime stops. There is no report then, and halted messages without a receipt are dropped. To
-/// wait for the end and to know how it went, call [`drain`](Self::drain), [`close`](Self::close)
-/// or [`abort`](Self::abort). A clone inside the handler keeps the dispatcher open.
+/// A handle is cheap to clone, and all clones feed the same lanes. When the last one is dropped,
+/// the dispatcher closes: it takes no more messages, and still handles the accepted ones, unless
+/// the runtime stops. There is no report then, and halted messages without a receipt are dropped.
+/// To wait for the end and get a report, call [`drain`](Self::drain), [`close`](Self::close) or
+/// [`abort`](Self::abort). A clone inside the handler keeps the dispatcher open.
 ///
 /// The dispatcher runs on the runtime on which it was started. Its functions may be called from any
 /// thread, inside that runtime, inside another one, or outside all; where they read a clock, it is
 /// the clock of the dispatcher's runtime.
 ///
-/// Type parameters: the key, the message, the handler's answer, the handler's error. As a field of
-/// yours it is `Dispatcher<AccountId, Payment, Booked, PayError>`; the defaults fit only a handler
-/// that answers nothing and cannot fail.
+/// The type parameters are the key, the message, the handler's answer and the handler's error. A
+/// field of your own type is a `Dispatcher<AccountId, Payment, Booked, PayError>`; the defaults fit
+/// only a handler that answers nothing and cannot fail.
 ///
 /// # Examples
 ///

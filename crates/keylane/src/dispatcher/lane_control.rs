@@ -20,7 +20,7 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// The lane of a key, to look at or to act on. The lane need not exist.
+    /// Returns the lane of a key, to inspect it or to act on it. The lane need not exist.
     pub fn lane(&self, key: &K) -> LaneControl<K, M, O, E> {
         let hash = (self.address.hash)(key);
         LaneControl {
@@ -31,7 +31,8 @@ where
         }
     }
 
-    /// How deep the lane of a key is, and why it waits; `None` if nothing of this key is here.
+    /// Returns how deep the lane of a key is, and why it waits; `None` if the key has no messages
+    /// here.
     pub fn inspect(&self, key: &K) -> Option<LaneView> {
         self.lane(key).inspect()
     }
@@ -78,19 +79,19 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// The key of this lane.
+    /// Returns the key of this lane.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// How deep the lane is, and why it waits; `None` if nothing of this key is here.
+    /// Returns how deep the lane is, and why it waits; `None` if the key has no messages here.
     pub fn inspect(&self) -> Option<LaneView> {
         let now = self.engine.now();
         self.engine.inspect(&self.key, self.hash, now)
     }
 
-    /// Lets a paused lane go on; tries a halted head again, from attempt 1; waits once more for
-    /// missing versions. A lane that is paused and halted is resumed twice.
+    /// Resumes a paused lane, tries a halted head again from attempt 1, or waits once more for
+    /// missing versions. A lane that is paused and halted must be resumed twice.
     ///
     /// # Errors
     ///
@@ -102,12 +103,11 @@ where
         resumed.map_err(|why| refusal(why, ()))
     }
 
-    /// Settles the head as failed and goes on with the message behind it: the head that is halted,
-    /// waits for its next attempt, or has not started. Where versions are missing, they are given
-    /// up.
+    /// Settles the head as failed and goes on with the message behind it. The head is halted, waits
+    /// for its next attempt, or has not started. Where versions are missing, they are given up.
     ///
-    /// In a paused lane it takes the first message that could start; to give up missing versions,
-    /// [`resume`](Self::resume) first.
+    /// In a paused lane it skips the first message that could start; to give up missing versions,
+    /// call [`resume`](Self::resume) first.
     ///
     /// # Errors
     ///
@@ -121,14 +121,14 @@ where
         skipped.map_err(|why| refusal(why, ()))
     }
 
-    /// Settles everything of this key that is not in flight, with
-    /// [`ReceiptError::Purged`](crate::error::ReceiptError::Purged). Returns how many messages that were.
+    /// Settles all messages of this key that are not in flight, and returns how many there were.
     ///
-    /// A head on its way to a runner ([`LaneState::Ready`](crate::watching::LaneState::Ready)) is
-    /// left and will be handled, and so are two messages that are being merged at this moment.
-    /// Messages that were merged into another count as one with it. Those that
-    /// [others may pass](crate::Delayed::Pass) are not here yet. The report counts what was purged as
-    /// discarded.
+    /// They settle with [`ReceiptError::Purged`](crate::error::ReceiptError::Purged). A head on its
+    /// way to a runner ([`LaneState::Ready`](crate::watching::LaneState::Ready)) stays and is
+    /// handled, and so are two messages that are being merged at this moment. Messages that were
+    /// merged into another count as one with it. Messages that
+    /// [others may pass](crate::Delayed::Pass) are not in the lane yet. The report counts purged
+    /// messages as discarded.
     pub fn purge(&self) -> usize {
         let purge = || self.engine.purge(&self.key, self.hash);
         let purged = self.engine.inside(purge);
@@ -136,7 +136,7 @@ where
         purged
     }
 
-    /// Tries the head that waits for its next attempt now, or brings the dead letter to its sink
+    /// Tries the head that waits for its next attempt now, or takes the dead letter to its sink
     /// now.
     ///
     /// # Errors
@@ -150,21 +150,21 @@ where
         retried.map_err(|why| refusal(why, ()))
     }
 
-    /// Lets nothing of this key start until [`resume`](Self::resume).
+    /// Pauses the lane: nothing of this key starts until [`resume`](Self::resume).
     ///
-    /// What is in flight goes on to its end, dead letter included, and does not start another
-    /// attempt. Messages still come in, up to the limit of the lane. A lane that is paused when the
-    /// dispatcher is drained is handed back. Pausing twice is pausing once.
+    /// A message in flight goes on to its end, dead letter included, and does not start another
+    /// attempt. Messages still come in, up to the limit of the lane. When the dispatcher is
+    /// drained, a paused lane is handed back. Pausing a paused lane has no effect.
     pub fn pause(&self) {
         let pause = || self.engine.pause(&self.key, self.hash);
         self.engine.inside(pause);
         self.engine.wake_watchdog();
     }
 
-    /// Puts another message in the place of the head, and tries it from attempt 1: the head that is
+    /// Replaces the head with another message, and tries that one from attempt 1. The head is
     /// halted, waits for its next attempt, or has not started.
     ///
-    /// Returns the message that was there. Its receipt now stands for the new one.
+    /// Returns the old message. Its receipt now belongs to the new one.
     ///
     /// # Errors
     ///

@@ -28,7 +28,8 @@ where
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, no room is taken; the place in the queue for room is lost.
+    /// If the future is dropped before it is ready, it takes no room, and its place in the queue
+    /// for room is lost.
     ///
     /// # Examples
     ///
@@ -60,7 +61,7 @@ where
     }
 }
 
-/// Room for one message in the capacity of a dispatcher. Dropped unused, the room goes back.
+/// Room for one message in the capacity of a dispatcher. Dropping it unused gives the room back.
 ///
 /// The capacity in bytes and that of a lane depend on the message, so [`send`](Self::send) may
 /// still refuse it.
@@ -108,7 +109,7 @@ where
         Ok(Receipt { answer })
     }
 
-    /// Like [`send`](Self::send), for a message that is not to start before a [time](When).
+    /// Like [`send`](Self::send), for a message that may not start before a [time](When).
     ///
     /// # Errors
     ///

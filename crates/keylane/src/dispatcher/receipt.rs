@@ -9,10 +9,11 @@ use keylane_rt::oneshot;
 
 use crate::error::ReceiptError;
 
-/// Resolves when the message has settled, with the handler's answer or why there is none.
+/// A future that resolves when the message has settled, with the handler's answer or the reason why
+/// there is none.
 ///
-/// Dropping it changes nothing for the message; its answer is dropped. A message that is handed
-/// back then comes with the [`Report`](crate::Report).
+/// Dropping it changes nothing for the message; the answer is dropped. If the message is handed
+/// back, it then comes with the [`Report`](crate::Report).
 ///
 /// # Cancel safety
 ///

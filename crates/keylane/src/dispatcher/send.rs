@@ -28,11 +28,10 @@ where
     /// # From inside a handler
     ///
     /// The message that a handler works on keeps its room until the handler has returned. A handler
-    /// that waits here for room in its own dispatcher therefore waits for other messages to settle:
-    /// if every handler in flight does so at full capacity, or the message goes to a key whose full
+    /// that waits here for room in its own dispatcher therefore waits for other messages to settle.
+    /// If every handler in flight does so at full capacity, or the message goes to a key whose full
     /// lane waits for this very handler, none of them ever returns. Use
-    /// [`try_send`](Self::try_send) and decide what to do without room, or send from a task of its
-    /// own:
+    /// [`try_send`](Self::try_send) and decide what to do without room, or send from another task:
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -69,8 +68,8 @@ where
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, nothing was accepted, no room is taken, and the message is
-    /// dropped with the future. To keep the message, [`reserve`](Self::reserve) first.
+    /// If the future is dropped before it is ready, nothing is accepted, no room is taken, and the
+    /// message is dropped with it. To keep the message, call [`reserve`](Self::reserve) first.
     pub async fn send(&self, message: M) -> Result<(), SendError<M>> {
         self.post(message, None, || None).await
     }
@@ -94,11 +93,12 @@ where
         Ok(Receipt { answer })
     }
 
-    /// Like [`send`](Self::send), for a message that is not to start before a [time](When): a
+    /// Like [`send`](Self::send), for a message that may not start before a [time](When): a
     /// `Duration` from now, or a `tokio::time::Instant`.
     ///
-    /// It is accepted now and takes up room. What the messages behind it do is the setting
-    /// [`delayed`](crate::Builder::delayed). [`drain`](Self::drain) waits for it.
+    /// The message is accepted now and takes up room. The setting
+    /// [`delayed`](crate::Builder::delayed) decides what the messages behind it do.
+    /// [`drain`](Self::drain) waits for it.
     ///
     /// # Errors
     ///

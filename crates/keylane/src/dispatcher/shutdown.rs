@@ -19,35 +19,38 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// No more in; what is in is handled to its end, retries included.
+    /// Drains the dispatcher: it takes no more messages, and handles the accepted ones to their
+    /// end, retries included.
     ///
     /// Halted and paused lanes cannot come to an end and are handed back. Without a deadline
-    /// ([`Shutdown::within`]) this waits as long as the handlers, the retries and the dead-letter
-    /// sink take, and for messages that are delayed, keys above their rate, and the
-    /// [`gap_timeout`](crate::Sequence::gap_timeout) of missing versions.
+    /// ([`Shutdown::within`]) the shutdown waits as long as the handlers, the retries and the
+    /// dead-letter sink take. It also waits for messages that are delayed, for keys above their
+    /// rate, and for the [`gap_timeout`](crate::Sequence::gap_timeout) of missing versions.
     ///
     /// It waits for every handler in flight, so a handler must not await it: it would wait for
     /// itself. The same holds for [`close`](Self::close); [`abort`](Self::abort) drops the handler
-    /// that awaits it. A handler that finds a reason to stop starts the shutdown in a task of its
-    /// own: `tokio::spawn(async move { orders.drain().await })`.
+    /// that awaits it. A handler that finds a reason to stop starts the shutdown in another task:
+    /// `tokio::spawn(async move { orders.drain().await })`.
     pub fn drain(&self) -> Shutdown<K, M, O, E> {
         Shutdown::new(Arc::clone(&self.engine), Stage::Draining)
     }
 
-    /// No new messages; jobs in flight are finished, all other messages are handed back.
+    /// Closes the dispatcher: it takes no more messages, finishes the jobs in flight, and hands
+    /// back all other messages.
     ///
-    /// Handlers are asked to finish early through [`Context::cancelled`](crate::Context). A handler
-    /// must not await this, as with [`drain`](Self::drain).
+    /// [`Context::cancelled`](crate::Context) asks handlers to finish early. A handler must not
+    /// await this shutdown, as with [`drain`](Self::drain).
     pub fn close(&self) -> Shutdown<K, M, O, E> {
         Shutdown::new(Arc::clone(&self.engine), Stage::Closing)
     }
 
-    /// No more in; handlers in flight are dropped, everything is handed back.
+    /// Aborts the dispatcher: it takes no more messages, drops the handlers in flight, and hands
+    /// everything back.
     pub fn abort(&self) -> Shutdown<K, M, O, E> {
         Shutdown::new(Arc::clone(&self.engine), Stage::Aborting)
     }
 
-    /// Whether the dispatcher takes no more messages.
+    /// Returns whether the dispatcher takes no more messages.
     pub fn is_closed(&self) -> bool {
         self.engine.shutdown.stage() > Stage::Open
     }
@@ -58,13 +61,13 @@ where
 /// It is not a future itself: for `spawn`, `join!` or `block_on` write
 /// `async { orders.drain().await }`, or call `into_future`. It may be awaited on any runtime.
 ///
-/// Several may be awaited, from several clones and one after the other: the strictest counts, and
-/// every one gets the report. The messages handed back come with the first report.
+/// Several shutdowns may be awaited, from several clones and one after the other: the strictest
+/// counts, and each returns the report. The messages handed back come with the first report.
 ///
 /// # Cancel safety
 ///
-/// Dropped before it is ready, the shutdown goes on, its deadline included; await another one for
-/// the report.
+/// If the future is dropped before it is ready, the shutdown goes on, its deadline included. Await
+/// another shutdown for the report.
 ///
 /// # Examples
 ///
@@ -104,8 +107,8 @@ impl<K, M, O, E> Shutdown<K, M, O, E> {
         }
     }
 
-    /// Aborts what is left after this time. It is counted from the first poll, by the clock of the
-    /// dispatcher's runtime; the earliest of several deadlines counts.
+    /// Aborts what is left after this time. The time counts from the first poll, by the clock of
+    /// the dispatcher's runtime; the earliest of several deadlines counts.
     pub fn within(mut self, limit: Duration) -> Self {
         self.within = Some(limit);
         self

@@ -11,7 +11,7 @@ use tokio_util::sync::ReusableBoxFuture;
 use crate::dispatcher::Dispatcher;
 use crate::error::SendError;
 
-/// A [`Sink`] that sends its items to a [`Dispatcher`]: made by [`Dispatcher::sink`].
+/// A [`Sink`] that sends its items to a [`Dispatcher`]: see [`Dispatcher::sink`].
 ///
 /// At the capacity and at a full lane it waits for room as [`send`](Dispatcher::send) does, and
 /// holds one message meanwhile. A flush is complete when that message is *accepted*, not when it is
@@ -82,7 +82,8 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// A [`Sink`] for messages, for `forward` and `send_all`. Each sink holds at most one message.
+    /// Returns a [`Sink`] for messages, for `forward` and `send_all`. Each sink holds at most one
+    /// message.
     ///
     /// A stream of plain messages needs `map(Ok)` before `forward` and `send_all`, which take
     /// streams of `Result`s.

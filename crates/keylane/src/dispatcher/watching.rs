@@ -1,4 +1,4 @@
-//! Watching the whole: the counters, what happens, which keys are hot.
+//! Watching a dispatcher: its counters, its events, its hot keys.
 
 use std::fmt;
 use std::hash::Hash;
@@ -14,13 +14,13 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// Counters and gauges. Never a walk over the lanes.
+    /// Returns counters and gauges, without a walk over the lanes.
     pub fn stats(&self) -> Stats {
         self.engine.stats()
     }
 
-    /// What happens from now on: dead letters, discarded messages, halted and full lanes, gaps,
-    /// handlers that block.
+    /// Subscribes to the events from now on: dead letters, discarded messages, halted and full
+    /// lanes, gaps, handlers that block.
     ///
     /// A subscriber that does not keep up loses the oldest events and can count them; the engine
     /// never waits for it. Without a subscriber an event costs one relaxed load.
@@ -28,24 +28,29 @@ where
         self.engine.events()
     }
 
-    /// The `most` hottest keys, the hottest first.
+    /// Returns the `most` hottest keys, the hottest first.
     ///
-    /// What is shown of a key is exact, as of a moment ago. No query walks all lanes: it looks at
+    /// The details of a key are exact, as of a moment ago. No query walks all lanes: it looks at
     /// *candidates*, of which there are some hundreds:
     ///
-    /// | candidates | never missed | may be missed |
-    /// | --- | --- | --- |
-    /// | lanes that grew to 2, 4, 8, .. messages, or by 64 | a lane deeper than all but 255 others were when they were last looked at | after a burst of many deep lanes: each is looked at again by a query, or when another lane grows, one for 256 messages |
-    /// | handlers that wait | all of them up to a concurrency of 32,768; of more than 1,024 those that began first | handlers in their first poll, and keys that wait for a runner with one message |
-    /// | heads that wait for a retry, a sink or a decision | those of the 1,024 oldest messages | the others, until they fail again or there is room |
-    /// | keys whose handlers have waited | those with more than 1/256 of all that time | handlers that are ready at once take no time here |
+    /// - Lanes that grew to 2, 4, 8, .. messages, or by 64. A lane deeper than all but 255 others,
+    ///   when those were last looked at, is never missed. Lanes may be missed after a burst of many
+    ///   deep lanes: each is looked at again by a query, or when another lane grows, one for 256
+    ///   messages.
+    /// - Handlers that wait. Up to a concurrency of 32,768 none is missed; of more than 1,024, none
+    ///   of those that began first. Handlers in their first poll may be missed, and keys that wait
+    ///   for a runner with one message.
+    /// - Heads that wait for a retry, a sink or a decision. Those of the 1,024 oldest messages are
+    ///   never missed. The others may be missed, until they fail again or there is room.
+    /// - Keys whose handlers have waited. Keys with more than 1/256 of all that time are never
+    ///   missed. Handlers that are ready at once take no time here.
     ///
-    /// The last row is a *Space-Saving* sketch (Metwally, Agrawal and El Abbadi, 2005), and
+    /// The last item is a *Space-Saving* sketch (Metwally, Agrawal and El Abbadi, 2005), and
     /// [`HotKey::busy_error`] its error. Time is counted by samples, four in each
     /// [`stuck_after`](crate::Builder::stuck_after), which is right on average for short waits too.
     /// Keys are distinguished by their hashes: of two keys with one hash, one is shown.
     ///
-    /// It looks at up to 2,560 lanes, one lock of one shard at a time, and yields in between.
+    /// The query looks at up to 2,560 lanes, locks one shard at a time, and yields in between.
     ///
     /// # Cancel safety
     ///

@@ -6,12 +6,11 @@ use keylane_rt::clock::Instant;
 
 /// The earliest time at which a message may start: after a wait, or at a point in time.
 ///
-/// Made from a [`Duration`] or a [`tokio::time::Instant`], which
-/// [`send_when`](crate::Dispatcher::send_when) and its siblings take as they are. Both are measured
-/// by the clock of the runtime on which the dispatcher was started, so a test that pauses that
-/// clock pauses delays too. A `Duration` counts from the call, or from the first poll of an `async`
-/// one; what the message then waits for room is part of it. An `Instant` that has passed is no
-/// delay.
+/// It is made from a [`Duration`] or a [`tokio::time::Instant`], which
+/// [`send_when`](crate::Dispatcher::send_when) and similar functions take. Both are measured by the
+/// clock of the runtime on which the dispatcher was started, so a test that pauses that clock
+/// pauses delays too. A `Duration` counts from the call, or from the first poll of an `async` one;
+/// the wait of the message for room is part of it. An `Instant` that has passed is no delay.
 ///
 /// # Examples
 ///

@@ -1,8 +1,8 @@
-//! The last look at a job before it starts, where a source or a lease has a say in it.
+//! The last check of a job before it starts, for its source and its lease.
 //!
-//! Its source may have taken it back; the lease of its key may not be held; an attempt that a source
-//! counts is counted before it starts; and a message whose attempts have all ended with their process
-//! does not start again.
+//! Its source may have taken it back; the lease of its key may not be held; an attempt that a
+//! source counts is counted before it starts; and a message whose attempts have all ended with
+//! their process does not start again.
 
 use std::task;
 
@@ -142,8 +142,8 @@ impl<T: Spec> Engine<T> {
     /// Whether a message is to be handed back because its source has taken it back.
     ///
     /// A message for which this one stands changes nothing about it. What the user's function has
-    /// merged is one message: if a part of it came from no source, nothing can give that part again,
-    /// and it runs; otherwise all of it goes back with the part that is taken back.
+    /// merged is one message: if a part of it came from no source, nothing can give that part
+    /// again, and it runs; otherwise all of it goes back with the part that is taken back.
     pub(super) fn is_revoked(&self, obligation: &Obligation<T>) -> bool {
         if !self.has_sources() {
             return false;
@@ -211,8 +211,8 @@ impl<T: Spec> Engine<T> {
         members.any(|member| self.is_revoked(&member.envelope.obligation))
     }
 
-    /// Hands back a job that its source has taken back, and moves its lane on. The other messages of
-    /// its batch go back into the lane.
+    /// Hands back a job that its source has taken back, and moves its lane on. The other messages
+    /// of its batch go back into the lane.
     fn give_back(&self, tally: &mut Tally, job: Job<T>) -> Option<Queued<T>> {
         let Job {
             key,
@@ -278,7 +278,8 @@ impl<T: Spec> Engine<T> {
         self.back_off(tally, key, hash, held, later.wait())
     }
 
-    /// Puts the messages of a batch that were not taken back into their lane again, and moves it on.
+    /// Puts the messages of a batch that were not taken back into their lane again, and moves it
+    /// on.
     fn regroup(
         &self,
         tally: &mut Tally,
@@ -307,8 +308,8 @@ impl<T: Spec> Engine<T> {
         self.regroup(tally, key, hash, job.parked_apart())
     }
 
-    /// Puts the others of a batch that does not start back into their lane, and goes on with its first
-    /// message.
+    /// Puts the others of a batch that does not start back into their lane, and goes on with its
+    /// first message.
     pub(super) fn start_alone(
         &self,
         tally: &mut Tally,

@@ -103,7 +103,7 @@ impl<T: Spec> Engine<T> {
         queued
     }
 
-    /// Applies all but what goes into the ready queue. Returns two messages that are to be merged.
+    /// Applies all but what goes into the ready queue. Returns two messages that have to be merged.
     #[inline(never)]
     fn apply_others(
         &self,

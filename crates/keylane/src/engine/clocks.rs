@@ -1,4 +1,4 @@
-//! What waits for time: heads in backoff, lanes that wait, messages that come later.
+//! Everything that waits for time: heads in backoff, lanes that wait, messages that come later.
 
 use keylane_lanes::Timers;
 use keylane_rt::Handle;

@@ -1,4 +1,4 @@
-//! Why one key waits.
+//! The reason why one key waits.
 
 use std::time::Duration;
 

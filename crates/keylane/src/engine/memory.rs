@@ -1,4 +1,4 @@
-//! What keys remember when their lanes are gone: versions and rates.
+//! The memory of keys whose lanes are gone: versions and rates.
 
 use keylane_rt::clock::Instant;
 use keylane_rt::unwind::shielded;

@@ -9,20 +9,20 @@
 //!
 //! # Where to look
 //!
-//! What becomes of a message:
+//! The way of a message:
 //!
 //! - It comes in through `intake/router.rs`; `intake/place.rs` places it in its lane.
 //! - It is parked in its lane: in `lanes/lane/backlog.rs`, by `Lane::park`. The ready queue is in
 //!   [`crate::lanes`], too.
-//! - Its lane decides in [`crate::lanes`]. `step.rs` has it decide, under the lock of its shard;
-//!   `apply.rs` applies what follows. A lane without a discipline skips both: `intake/place.rs` calls
-//!   `Lane::park`, and `next.rs` calls `Lane::finish`.
+//! - Its lane decides in [`crate::lanes`]. `step.rs` lets it decide, under the lock of its shard;
+//!   `apply.rs` applies what follows. A lane without a discipline skips both: `intake/place.rs`
+//!   calls `Lane::park`, and `next.rs` calls `Lane::finish`.
 //! - `intake/place.rs` collects the first jobs of lanes, and the router pushes them into the ready
 //!   queue. When a message settles, `next.rs` returns the next one of its lane to the same runner,
 //!   which runs it or puts it into the queue (`RunnerSlot::proceed`).
-//! - It is run in `run/`: `runner.rs` is the loop of a runner, to be read first, and `slot.rs` gives
-//!   the runner its next job. `in_flight.rs` has a message while its handler runs, `letter.rs` while
-//!   a sink has it.
+//! - It is run in `run/`: `runner.rs` is the loop of a runner, to be read first, and `slot.rs`
+//!   gives the runner its next job. `in_flight.rs` has a message while its handler runs,
+//!   `letter.rs` while a sink has it.
 //! - Where lanes are leased, `admit.rs` asks right before a start whether the lease of the key is
 //!   held. If not, the head waits in its lane, and `leases/` acquires it.
 //! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
@@ -31,10 +31,10 @@
 //! - `intake/retries.rs` takes the due retries, as fast as the retry budget allows; `intake/due.rs`
 //!   lets each one out of its lane.
 //! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
-//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`crate::lanes`], and when a
-//!   runner takes it in `next.rs`.
-//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `outcome/left.rs` says
-//!   what becomes of one that leaves its lane without having run.
+//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`crate::lanes`], and when
+//!   a runner takes it in `next.rs`.
+//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `outcome/left.rs`
+//!   says what becomes of one that leaves its lane without having run.
 //! - It is taken out of its lane at the end in `end/evict.rs`.
 //!
 //! What they share:
@@ -46,15 +46,15 @@
 //!   lanes; `intake/store.rs` asks the version store.
 //! - `end/` says how far the end has come, and how it ended.
 //! - `reshard/` has the number of lanes, and changes it.
-//! - `admin/` carries out an operator's decision about one key; `inspect.rs` says why a key waits.
+//! - `admin/` carries out an operator's decision about one key; `inspect.rs` returns why a key waits.
 //! - `probe.rs` collects what is observed; `events/` and `notify.rs` feed the subscribers,
 //!   `hottest.rs` the tables of hot keys. `watchdog.rs` finds handlers that block.
 //!
 //! # Ownership and locks
 //!
 //! 1. A message is owned by exactly one of: the channel, the router, a lane, the ready queue, the
-//!    delayed messages, the jobs without a lane that wait for a retry or a sink, a runner; or by the
-//!    message that it was merged into, or is batched with. It is moved and never shared.
+//!    delayed messages, the jobs without a lane that wait for a retry or a sink, a runner; or by
+//!    the message that it was merged into, or is batched with. It is moved and never shared.
 //! 2. Only the router places new messages in lanes; a runner may put its own back. Only the router
 //!    and `pause` create a lane. The task that settles a head moves its lane on or removes it.
 //! 3. Under a shard's lock these are locked, and nothing under them: the spare backlogs, what keys

@@ -51,7 +51,8 @@ impl<T: Spec> Engine<T> {
         Some(job.into())
     }
 
-    /// Moves on a plain lane that is full, paused or has a watermark, or was. Under the shard's lock.
+    /// Moves on a plain lane that is full, paused or has a watermark, or was. Under the shard's
+    /// lock.
     #[cold]
     #[inline(never)]
     fn advance_slowly(
@@ -191,8 +192,8 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Settles a job that has expired, and moves its lane on. The others of its batch may have longer,
-    /// and go back into the lane.
+    /// Settles a job that has expired, and moves its lane on. The others of its batch may have
+    /// longer, and go back into the lane.
     pub(super) fn settle_expired(&self, tally: &mut Tally, job: Job<T>) -> Option<Queued<T>> {
         let Job {
             key,

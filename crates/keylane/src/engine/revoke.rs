@@ -14,8 +14,8 @@ impl<T: Spec> Engine<T> {
     /// Hands back what this source has marked as revoked and what has not started: in the ready
     /// queue, in the lanes, among the messages without a lane, and among those that come later.
     ///
-    /// What is on its way between them is found by [`admit`](Self::admit) before it starts, or when it is
-    /// held again.
+    /// What is on its way between them is found by [`admit`](Self::admit) before it starts, or when
+    /// it is held again.
     pub(crate) fn sweep_revoked(self: &Arc<Self>, source: u32) {
         let revoked = self.sources.revoked_slots(source);
         let mut tally = Tally::default();
@@ -108,8 +108,8 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Hands the head of a lane back that was just put there, if it was taken back on its way: nothing
-    /// was found of it then, and a source that recalls it does so once.
+    /// Hands the head of a lane back that was just put there, if it was taken back on its way:
+    /// nothing was found of it then, and a source that recalls it does so once.
     pub(super) fn sweep_head(self: &Arc<Self>, tally: &mut Tally, key: T::Key, hash: u64) {
         let is_revoked = |lane: &mut Lane<T>| {
             let head = lane.head_mut();

@@ -16,9 +16,9 @@ use crate::observe::trace::ShowKey;
 use crate::rate::Rate;
 use crate::retry::{Retry, RetryBudget};
 
-/// What happens when a message meets a lane that is at its capacity.
+/// The policy for a message that meets a lane at its capacity.
 ///
-/// Only that key feels it: messages of other keys are accepted as before.
+/// It affects only that key: messages of other keys are accepted as before.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overflow {

@@ -18,10 +18,10 @@ use keylane_source::{LetterCause, Outcome, StartLater};
 
 /// Is told of attempts before they start, by slot, where a source counts them.
 pub(crate) trait SlotGuard: Send + Sync {
-    /// The n-th attempt is about to start. An error: it must not.
+    /// Called before the n-th attempt starts. After an error it does not start.
     fn starts(&self, slot: u32, attempt: u32) -> Result<(), StartLater>;
 
-    /// The message has settled.
+    /// Called when the message has settled.
     fn settles(&self, slot: u32, outcome: Outcome);
 }
 
@@ -79,9 +79,9 @@ struct Mark {
 }
 
 impl Mark {
-    /// What the source is told of this outcome. One that was not started again was tried as often as
-    /// before it was handed over; one whose letter the source keeps is dead-lettered, whatever has
-    /// become of it since: it would come again beside its letter.
+    /// What the source is told of this outcome. One that was not started again was tried as often
+    /// as before it was handed over; one whose letter the source keeps is dead-lettered, whatever
+    /// has become of it since: it would come again beside its letter.
     fn told(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Returned { .. } if self.has_letter => Outcome::DeadLettered,

@@ -1,4 +1,4 @@
-//! What an operator sees of one lane. A leaf: the engine fills it in, and the handle returns it.
+//! An operator's view of one lane. A leaf: the engine fills it in, and the handle returns it.
 
 mod view;
 pub use view::{LaneState, LaneView};

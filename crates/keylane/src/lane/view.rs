@@ -2,57 +2,58 @@
 
 use std::time::Duration;
 
-/// What a lane looked like a moment ago.
+/// The state of a lane, as of a moment ago.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneView {
     /// Messages of this key that are accepted and not settled, the head included.
     pub depth: usize,
-    /// What the head is doing, and so why the others wait.
+    /// The state of the head, and so the reason why the others wait.
     pub state: LaneState,
-    /// How long ago the head was accepted; `None` while a runner takes it, and where there is none.
+    /// The time since the head was accepted; `None` while a runner takes it, and where there is
+    /// none.
     pub head_age: Option<Duration>,
-    /// How long the oldest message behind the head has waited; `None` if there is none, or only
-    /// messages that wait for a missing version.
+    /// The time that the oldest message behind the head has waited; `None` if there is none, or
+    /// only messages that wait for a missing version.
     pub oldest_waiting: Option<Duration>,
     /// Whether the lane is at its capacity.
     pub full: bool,
 }
 
-/// What the head of a lane is doing.
+/// The state of the head of a lane.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaneState {
     /// It waits for a runner, or its handler is in its first poll.
     Ready,
-    /// Its handler, or the dead-letter sink, has it.
+    /// Its handler or the dead-letter sink works on it.
     Running {
-        /// Which attempt it is, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// How long it has been waiting inside the handler.
+        /// The time that it has waited inside the handler.
         lasted: Duration,
     },
     /// It failed, and waits for its next attempt.
     Backoff {
-        /// Which attempt comes next.
+        /// The number of the next attempt.
         next_attempt: u32,
-        /// How long until then.
+        /// The time until then.
         due_in: Duration,
         /// The last failure.
         why: String,
     },
-    /// It was given up on, and the dead-letter sink did not take it yet.
+    /// It was given up on, and the dead-letter sink has not accepted it yet.
     DeadLettering {
-        /// How often the sink has refused.
+        /// The number of refusals by the sink.
         refusals: u32,
-        /// How long until the sink is asked again.
+        /// The time until the sink is called again.
         due_in: Duration,
         /// The sink's last error.
         why: String,
     },
     /// It was given up on, and the lane waits for a decision.
     Halted {
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
         /// The last failure.
         why: String,
@@ -61,31 +62,31 @@ pub enum LaneState {
     Paused,
     /// Its key is above [`rate_per_key`](crate::Builder::rate_per_key).
     RateLimited {
-        /// How long until it may start.
+        /// The time until it may start.
         due_in: Duration,
     },
-    /// It is not to start yet ([`send_when`](crate::Dispatcher::send_when)).
+    /// It may not start yet ([`send_when`](crate::Dispatcher::send_when)).
     Delayed {
-        /// How long until its time.
+        /// The time until it may start.
         due_in: Duration,
     },
-    /// It waits for more messages to come into its batch.
+    /// It waits for more messages for its batch.
     Lingering {
-        /// How long until it starts without them.
+        /// The time until it starts without them.
         due_in: Duration,
     },
     /// It waits for the lease of its key ([`leased_by`](crate::Builder::leased_by)): another holder
     /// has it, or it cannot be acquired.
     Leasing,
-    /// It waits for the [`VersionStore`](crate::VersionStore) to say where the key stands.
+    /// It waits for the answer of the [`VersionStore`](crate::VersionStore) for its key.
     Loading,
     /// Versions before it are missing.
     Gap {
         /// The first missing version.
         first: u64,
-        /// The last missing version before the next that is here.
+        /// The last missing version before the next one that is here.
         last: u64,
-        /// How long they are still waited for; `None` if the lane is halted by them.
+        /// The time that it still waits for them; `None` if they have halted the lane.
         due_in: Option<Duration>,
     },
 }

@@ -1,16 +1,16 @@
-//! What a query for hot keys returns.
+//! The result of a query for hot keys.
 
 use std::time::Duration;
 
-/// What makes a key hot.
+/// The measure of how hot a key is.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HotBy {
-    /// How many messages it has.
+    /// The number of its messages.
     Depth,
-    /// How long its oldest message has waited.
+    /// The time that its oldest message has waited.
     Age,
-    /// How long its handlers have waited, in the last minutes.
+    /// The time that its handlers have waited, in the last minutes.
     Busy,
 }
 
@@ -20,16 +20,16 @@ pub enum HotBy {
 pub struct HotKey<K> {
     /// The key.
     pub key: K,
-    /// Messages that are accepted and not settled, the head included.
+    /// The number of messages that are accepted and not settled, the head included.
     pub depth: usize,
-    /// How long its oldest message has waited since it was accepted. While the head is with its
-    /// handler, only the time it has spent there is known; a message behind it may be older.
+    /// The time that its oldest message has waited since it was accepted. While the head is with
+    /// its handler, only the time there is known; a message behind it may be older.
     pub age: Duration,
-    /// How long its handlers have been waiting, measured by samples. Time that is a minute old
-    /// counts half, time that is two minutes old a quarter, and so on. At least as long as the
-    /// handler that waits now has waited.
+    /// The time that its handlers have waited, measured by samples. Time that is a minute old
+    /// counts half, time that is two minutes old a quarter, and so on. It is at least the time that
+    /// the current handler has waited.
     pub busy: Duration,
-    /// How much of `busy` may be the time of other keys. 0 while there are few keys.
+    /// The part of `busy` that may be the time of other keys. 0 while there are few keys.
     pub busy_error: Duration,
 }
 

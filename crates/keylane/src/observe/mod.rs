@@ -1,4 +1,5 @@
-//! What can be seen from outside. A leaf: it decides nothing, and knows nothing of the engine.
+//! The state that can be seen from outside. A leaf: it decides nothing,
+//! and knows nothing of the engine.
 //!
 //! | file | what is in it |
 //! | --- | --- |

@@ -6,12 +6,12 @@ use keylane_rt::atomic::{AtomicU64, Ordering};
 
 /// A snapshot of counters and gauges.
 ///
-/// Taken without stopping anything, so figures of the same snapshot may be some messages apart.
-/// `accepted` counts a message when the dispatcher task takes it from the channel.
+/// It is taken without stopping anything, so numbers of the same snapshot may be some messages
+/// apart. `accepted` counts a message when the dispatcher task takes it from the channel.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Messages accepted since the start. Lags behind `send`; the capacity less `capacity_left`
+    /// Messages accepted since the start. It lags behind `send`; the capacity minus `capacity_left`
     /// does not.
     pub accepted: u64,
     /// Messages settled because their handler succeeded.
@@ -23,9 +23,9 @@ pub struct Stats {
     pub discarded: u64,
     /// Messages that another message of their key stands for: declined, superseded, merged.
     pub coalesced: u64,
-    /// Messages whose version was there already, or is older than one that was.
+    /// Messages whose version came before, or is older than one that did.
     pub duplicates: u64,
-    /// Messages that were too old to be started.
+    /// Messages that were too old to start.
     pub expired: u64,
     /// Messages handed back without an outcome.
     pub handed_back: u64,
@@ -39,13 +39,13 @@ pub struct Stats {
     pub retries: u64,
     /// Retries that had to wait longer for the retry budget.
     pub postponed: u64,
-    /// Times a dead-letter sink refused a letter.
+    /// Refusals of a letter by a dead-letter sink.
     pub letter_failures: u64,
-    /// Times a message met a full lane after it was accepted.
+    /// Messages that met a full lane after they were accepted.
     pub overflowed: u64,
-    /// Handlers found blocking their thread for longer than `stuck_after`.
+    /// Handlers that were found to block their thread for longer than `stuck_after`.
     pub stuck: u64,
-    /// Handlers in flight, give or take the pollers.
+    /// Handlers in flight, up to the number of pollers off.
     pub in_flight: usize,
     /// Lanes whose head waits for a runner.
     pub ready: usize,
@@ -63,8 +63,7 @@ pub struct Stats {
     pub stalled: usize,
     /// Room left in the capacity.
     pub capacity_left: usize,
-    /// Most handlers in flight at once, as of now: the concurrency, or where the adaptive one
-    /// stands.
+    /// The current maximum of handlers in flight: the concurrency, or the current adaptive limit.
     pub concurrency_limit: usize,
 }
 

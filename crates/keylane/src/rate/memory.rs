@@ -7,8 +7,8 @@ use keylane_rt::{Arc, BuildPrehashed, Mutex, Semaphore, lock};
 /// Most keys that are remembered unless their number cannot be held back: about 20 MB.
 const KEYS: usize = 1 << 19;
 
-/// Keys looked at in each step, to forget those whose rate has recovered. More than come in, so that
-/// the ones that say nothing any more never pile up.
+/// Keys looked at in each step, to forget those whose rate has recovered. More than come in, so
+/// that the ones that say nothing any more never pile up.
 const LOOKED_AT: usize = 3;
 
 /// The words of keys without a lane, until they say nothing any more.
@@ -87,8 +87,8 @@ impl RateMemory {
         word.filter(|tat| *tat > now).unwrap_or(0)
     }
 
-    /// The time of a wake-up has come: forgets what says nothing any more. Returns the gate to close, at
-    /// which senders wait, and when to come again.
+    /// The time of a wake-up has come: forgets what says nothing any more. Returns the gate to
+    /// close, at which senders wait, and when to come again.
     pub(crate) fn forget(&self, now: u64) -> (Option<Arc<Semaphore>>, Remembered) {
         let mut memory = lock(&self.memory);
         memory.armed = None;

@@ -1,4 +1,4 @@
-//! How often something may start.
+//! Rates: how often something may start.
 
 mod memory;
 pub(crate) use memory::{RateMemory, Remembered};

@@ -6,17 +6,17 @@ use keylane_lanes::Gcra;
 
 use crate::error::BuildError;
 
-/// So many starts per period, and how many of them may come at once.
+/// A number of starts per period, and how many of them may come at once.
 ///
 /// Starts are spread evenly: `per_second(10)` is one every 100 ms, and not ten at the beginning of
-/// each second. What was not used is saved up to the [`burst`](Self::burst), so in any stretch of
-/// time `t` there are at most `burst + rate × t` starts. The time between two starts is rounded up
-/// to a whole nanosecond, so the rate is never exceeded.
+/// each second. Unused starts are saved up to the [`burst`](Self::burst), so in any stretch of time
+/// `t` there are at most `burst + rate × t` starts. The time between two starts is rounded up to a
+/// whole nanosecond, so the rate is never exceeded.
 ///
-/// Timers come to the millisecond. So a rate above 500 a second is reached only with a burst:
-/// unless it is set, it is what the rate gives in two milliseconds, and 1 for all slower rates.
+/// Timers have a resolution of a millisecond. So a rate above 500 a second is reached only with a
+/// burst. The default burst is what the rate gives in two milliseconds, and 1 for all slower rates.
 ///
-/// A rate is checked when the dispatcher is built, and not here.
+/// The rate is checked when the dispatcher is built, and not here.
 ///
 /// It is the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, in its form of virtual
 /// scheduling.
@@ -41,12 +41,12 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// This many starts per second.
+    /// Returns a rate of this many starts per second.
     pub const fn per_second(count: u32) -> Self {
         Self::per(count, Duration::from_secs(1))
     }
 
-    /// This many starts per period.
+    /// Returns a rate of this many starts per period.
     pub const fn per(count: u32, period: Duration) -> Self {
         Self {
             count,
@@ -55,8 +55,8 @@ impl Rate {
         }
     }
 
-    /// How many may start at once after a time without any; 1 unless set, or two milliseconds'
-    /// worth of a faster rate.
+    /// Sets how many may start at once after a time without any. The default is 1, or the starts of
+    /// two milliseconds for a faster rate.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);

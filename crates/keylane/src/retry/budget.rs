@@ -1,14 +1,15 @@
-//! How many retries all lanes together may make.
+//! The limit on the retries of all lanes together.
 
 use std::time::Duration;
 
 use keylane_rt::clock::Instant;
 
-/// A limit on retries over all lanes, so that an outage downstream is not answered by a storm.
+/// A limit on retries over all lanes, so that an outage downstream does not cause a storm of
+/// retries.
 ///
-/// The allowance grows by [`ratio`](Self::ratio) for each message handled and by
+/// The allowance grows by [`ratio`](Self::ratio) for each handled message and by
 /// [`min_per_second`](Self::min_per_second) with time. A retry that is due while the allowance is
-/// used up is *postponed*, and not given up: another key's trouble must not cost this one its
+/// used up is *postponed*, and not given up: the failures of another key must not cost this one its
 /// attempts, or its order.
 ///
 /// The idea of a ratio with a floor is Finagle's `RetryBudget`; there, a retry without budget
@@ -30,7 +31,7 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// One retry for five messages, and ten a second.
+    /// Returns a budget of one retry for five messages, and ten a second.
     pub fn new() -> Self {
         Self {
             ratio: 0.2,
@@ -38,7 +39,7 @@ impl RetryBudget {
         }
     }
 
-    /// Retries allowed per message handled, from 0.0 to 1,000.0.
+    /// Sets how many retries each handled message allows, from 0.0 to 1,000.0.
     #[must_use]
     pub fn ratio(mut self, ratio: f64) -> Self {
         self.ratio = if ratio.is_nan() {
@@ -49,8 +50,8 @@ impl RetryBudget {
         self
     }
 
-    /// Retries allowed per second whatever is handled. 0 counts as 1: with nothing to live on,
-    /// retries would wait for ever.
+    /// Sets how many retries a second are allowed, whatever is handled. 0 counts as 1: otherwise
+    /// retries could wait for ever.
     #[must_use]
     pub fn min_per_second(mut self, retries: u32) -> Self {
         self.min_per_second = retries.max(1);

@@ -1,4 +1,4 @@
-//! When a failed message is tried again.
+//! Retries of failed messages.
 
 mod policy;
 pub use policy::Retry;

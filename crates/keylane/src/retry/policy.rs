@@ -9,7 +9,7 @@ use crate::error::Failure;
 /// A wait that long is as good as for ever, and no timer overflows on it.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How often, and how long after a failure, a message is tried again.
+/// A policy for retries: how often, and how long after a failure, a message is tried again.
 ///
 /// A retry keeps the order: nothing behind the message starts before it settles. While it waits
 /// it holds no runner and no permit, and its lane is not counted as load.
@@ -47,7 +47,7 @@ enum Delay<E> {
 impl<E> Retry<E> {
     /// Waits `base`, then twice as long each time, up to one minute (see [`cap`](Self::cap)).
     ///
-    /// Five attempts and 20 % jitter unless set otherwise.
+    /// The default is five attempts and 20 % jitter.
     pub fn exponential(base: Duration) -> Self {
         Self::new(
             Delay::Exponential {
@@ -58,15 +58,15 @@ impl<E> Retry<E> {
         )
     }
 
-    /// Waits the same time before each attempt. Five attempts, no jitter unless set otherwise.
+    /// Waits the same time before each attempt. The default is five attempts and no jitter.
     pub fn fixed(delay: Duration) -> Self {
         Self::new(Delay::Fixed(delay), 0.0)
     }
 
-    /// Asks `delay` with the number of the failed attempt, from 1, and its failure. `None` gives
-    /// up at once.
+    /// Calls `delay` with the number of the failed attempt, from 1, and its failure. `None` gives
+    /// the message up at once.
     ///
-    /// No limit of attempts unless set: the function decides.
+    /// By default there is no limit of attempts: the function decides.
     pub fn custom(
         delay: impl Fn(u32, &Failure<E>) -> Option<Duration> + Send + Sync + 'static,
     ) -> Self {
@@ -82,7 +82,7 @@ impl<E> Retry<E> {
         }
     }
 
-    /// The longest wait of [`exponential`](Self::exponential); without effect on the others.
+    /// Sets the longest wait of [`exponential`](Self::exponential). It has no effect on the others.
     #[must_use]
     pub fn cap(mut self, longest: Duration) -> Self {
         if let Delay::Exponential { cap, .. } = &mut self.delay {
@@ -92,7 +92,7 @@ impl<E> Retry<E> {
     }
 
     /// Spreads each wait at random between `1 - fraction` and `1` times its length, so that keys
-    /// which failed together do not come back together. Clamped to 0.0–1.0.
+    /// that failed together do not come back together. `fraction` is clamped to 0.0–1.0.
     #[must_use]
     pub fn jitter(mut self, fraction: f64) -> Self {
         self.jitter = if fraction.is_nan() {
@@ -103,14 +103,14 @@ impl<E> Retry<E> {
         self
     }
 
-    /// Attempts in all, the first included. 0 counts as 1.
+    /// Sets the number of attempts, the first included. 0 counts as 1.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts.max(1);
         self
     }
 
-    /// Which failures are worth another attempt; all are unless set.
+    /// Sets which failures are retried. The default is all of them.
     ///
     /// If the function panics, the failure is not retried.
     #[must_use]

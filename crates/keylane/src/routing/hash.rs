@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 
 use crate::random::mix;
 
-/// The lane of a key, out of `lanes` that are numbered from 0. The same key always has the same.
+/// Returns the lane of a key, one of `lanes` that are numbered from 0. The same key always has the
+/// same lane.
 ///
 /// As a key function this is the classic way to keep order: a fixed number of workers, each with a
 /// queue of its own. Keys that share a lane wait for each other (*false conflicts*), which does not
@@ -15,39 +16,39 @@ use crate::random::mix;
 /// | design | key function |
 /// | --- | --- |
 /// | one worker | `\|_\| ()` |
-/// | a queue and a worker per key | `\|m\| m.user`, with enough [`concurrency`](crate::Builder::concurrency) |
+/// | a queue and a worker per key | `\|m\| m.user`, with enough [`concurrency`] |
 /// | static: worker = hash(key) mod N | `move \|m\| hash_lane(lanes, &m.user)` |
 /// | dynamic | `\|m\| m.user` |
 ///
 /// The second and the fourth have the same key function: a lane is the queue and the worker of its
-/// key, and is there only while the key has something to do.
+/// key, and exists only while the key has messages.
 ///
 /// [`lane_capacity`](crate::Builder::lane_capacity) is then the length of each worker's queue. At
-/// that limit only senders to this lane wait, and not, as behind one router, all of them.
+/// that limit only senders to this lane wait. Behind one router all senders would wait.
 ///
 /// # Growing
 ///
 /// The mapping is *jump consistent hash* (Lamping and Veach, "A fast, minimal memory, consistent
 /// hash algorithm", 2014, arXiv 1406.2294). From `n` lanes to `m` more of them, only the share
 /// `(m - n) / m` of the keys moves, and only to the new lanes; a remainder would move almost all.
-/// Going back to `n` moves only the keys of the lanes that go. It takes steps in the order of
-/// `ln(lanes)`, and is even for up to 2^31 lanes.
+/// Going back to `n` moves only the keys of the lanes that are removed. It takes steps in the order
+/// of `ln(lanes)`, and is even for up to 2^31 lanes.
 ///
 /// A key that moves while messages of it are accepted and not settled is in two lanes: [`drain`]
 /// the dispatcher before another one with another number of lanes takes its place.
 ///
 /// # The same on every machine
 ///
-/// What the key's `Hash` writes goes through 64-bit FNV-1a, numbers as little-endian bytes and
+/// The output of the key's `Hash` goes through 64-bit FNV-1a, numbers as little-endian bytes and
 /// `usize` as 64 bits, and then the mixer of SplitMix64; there is no random seed. So a key has the
-/// same lane in every process and with every release of this crate. What `Hash` writes is for the
-/// key's type to say, and the standard library reserves the right to change it for its own; slices
-/// of integers are written as the machine keeps them. Numbers that are stored, or shared with other
-/// languages, want a key whose `Hash` you have written yourself.
+/// same lane in every process and with every release of this crate. The output of `Hash` depends on
+/// the key's type. The standard library reserves the right to change it for its own types, and
+/// writes slices of integers as the machine keeps them. For lane numbers that are stored, or shared
+/// with other languages, use a key whose `Hash` you have written yourself.
 ///
 /// # Hostile keys
 ///
-/// The function has no secret, so an attacker finds keys of one lane by trying, about `lanes` times
+/// The function has no secret. An attacker finds keys of one lane by trying, about `lanes` times
 /// for each, and can fill that lane. Where strangers choose keys, use the key itself as key
 /// function: the dispatcher hashes it with a random seed ([`hasher`](crate::Builder::hasher)).
 ///
@@ -79,6 +80,7 @@ use crate::random::mix;
 /// # }
 /// ```
 ///
+/// [`concurrency`]: crate::Builder::concurrency
 /// [`drain`]: crate::Dispatcher::drain
 #[must_use]
 pub fn hash_lane<K: Hash + ?Sized>(lanes: NonZeroUsize, key: &K) -> usize {

@@ -11,17 +11,17 @@ use crate::dispatcher::{Builder, Dispatcher};
 use crate::engine::{Layout, MOST_LANES};
 use crate::error::ResizeError;
 
-/// A dispatcher with a fixed number of lanes, each for many keys, that can be changed while it
-/// runs.
+/// A dispatcher with a number of lanes that is fixed, and can be changed while it runs. Each lane
+/// has many keys.
 ///
-/// Made by [`Dispatcher::hash_lanes`]; everything that a [`Dispatcher`] can do is there.
+/// [`Dispatcher::hash_lanes`] builds it; it has all methods of a [`Dispatcher`].
 pub type HashLanes<M, O = (), E = std::convert::Infallible> = Dispatcher<HashLane, M, O, E>;
 
 /// One of the lanes of [`HashLanes`], and the key of its messages.
 #[derive(Clone, Copy)]
 pub struct HashLane {
     lane: usize,
-    /// Where the message's own key lies in the hash space; says nothing about which lane this is.
+    /// The point of the message's own key in the hash space; it does not determine the lane.
     point: u64,
 }
 
@@ -33,7 +33,7 @@ impl HashLane {
         }
     }
 
-    /// The number of the lane, from 0.
+    /// Returns the number of the lane, from 0.
     pub fn index(&self) -> usize {
         self.lane
     }
@@ -43,7 +43,7 @@ impl HashLane {
         NonZeroUsize::new(lanes).map_or(self, |lanes| Self::new(self.point, lanes))
     }
 
-    /// The lane of this number, to look at it or to act on it.
+    /// Returns the lane of this number, to inspect it or to act on it.
     ///
     /// It need not exist. After [`resize`](HashLanes::resize) to fewer lanes, an old lane that is
     /// halted or has not drained still has its number, though no key belongs to it any more:
@@ -56,7 +56,8 @@ impl HashLane {
     /// # use keylane::Dispatcher;
     /// # let eight = NonZeroUsize::new(8).ok_or("zero lanes")?;
     /// # let orders: HashLanes<u64, (), std::io::Error> =
-    /// #     Dispatcher::hash_lanes(eight, |order: &u64| *order).spawn(|_: u64| async move { Ok(()) })?;
+    /// #     Dispatcher::hash_lanes(eight, |order: &u64| *order)
+    /// #         .spawn(|_: u64| async move { Ok(()) })?;
     /// for index in 0..8 {
     ///     let lane = orders.lane(&HashLane::numbered(index));
     ///     if let Some(view) = lane.inspect() {
@@ -95,8 +96,9 @@ impl fmt::Debug for HashLane {
 }
 
 impl Dispatcher<(), ()> {
-    /// Starts a dispatcher with so many lanes, among which keys are spread by their hash, as
-    /// [`hash_lane`](crate::routing::hash_lane) does it; [`resize`](HashLanes::resize) changes the number.
+    /// Returns a builder of a dispatcher with this many lanes. Keys are spread among them by their
+    /// hash, as in [`hash_lane`](crate::routing::hash_lane); [`resize`](HashLanes::resize) changes
+    /// the number.
     ///
     /// # Examples
     ///
@@ -154,41 +156,42 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// Changes the number of lanes. Ready when every key is where it belongs.
+    /// Changes the number of lanes. The future is ready when every key is in its new lane.
     ///
     /// A key that moves drains from its old lane before the new lane starts a message of it: its
     /// new messages are kept aside meanwhile, in their order. So no message overtakes another one
     /// of its key, and no two are in flight. No other key waits for that, and nothing stops: keys
-    /// that stay go on as before, and keys of different old lanes do not wait for each other. It is
-    /// what Pulsar does with draining hashes when consumers come and go (PIP-379), in process.
+    /// that stay go on as before, and keys of different old lanes do not wait for each other.
+    /// Pulsar does the same with draining hashes when consumers come and go (PIP-379); this happens
+    /// in one process.
     ///
     /// An old lane has drained when the messages are settled that were in it when the change began,
-    /// of whichever key. One that is halted, or whose handler never returns, holds up the keys that
+    /// of any key. A lane that is halted, or whose handler never returns, holds up the keys that
     /// move from it, and this future with them; [`HashLane::numbered`] names it, so that an
-    /// operator can decide about it. With fewer lanes only those that go have to drain.
+    /// operator can decide about it. With fewer lanes only those that are removed have to drain.
     ///
-    /// What is kept aside counts like what is parked behind a failing head, first against
-    /// [`stalled_capacity`](crate::Builder::stalled_capacity). Behind each old lane as much is kept
-    /// as fits into a lane; at that limit only the senders of keys that move from there feel the
-    /// policy of [`lane_capacity`](crate::Builder::lane_capacity). A new lane takes what was kept
-    /// whatever its depth, and may be deeper than its limit by that. What expires meanwhile settles
-    /// when it comes to its lane.
+    /// Messages that are kept aside count like those parked behind a failing head, first against
+    /// [`stalled_capacity`](crate::Builder::stalled_capacity). Behind each old lane as many are
+    /// kept as fit into a lane; at that limit the policy of
+    /// [`lane_capacity`](crate::Builder::lane_capacity) applies only to the senders of keys that
+    /// move from there. A new lane takes these messages whatever its depth, and may exceed its
+    /// limit by that. A message that expires meanwhile settles when it comes to its lane.
     ///
-    /// Changes are carried out one at a time. Of those that wait for another one only the last is
-    /// carried out, and the others are ready with it.
+    /// Changes are made one at a time. Of several changes that wait for another one, only the last
+    /// is made, and the others are ready with it.
     ///
-    /// A lane is what [`pause`](crate::LaneControl::pause), a rate per key, coalescing and the order of
-    /// versions are about, and none of that moves with a key.
+    /// [`pause`](crate::LaneControl::pause), a rate per key, coalescing and the order of versions
+    /// belong to a lane, and none of them moves with a key.
     ///
     /// # Errors
     ///
     /// [`ResizeError::Zero`] for no lanes, [`ResizeError::TooMany`] for more than 65,536,
-    /// [`ResizeError::Closed`] if the dispatcher takes no more
-    /// messages, now or before the change has come to its end.
+    /// [`ResizeError::Closed`] if the dispatcher takes no more messages, now or before the change
+    /// is complete.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing: the change is carried out.
+    /// Dropping the future has no effect: the change is still made.
     pub async fn resize(&self, lanes: usize) -> Result<(), ResizeError> {
         if lanes == 0 {
             return Err(ResizeError::Zero);
@@ -206,14 +209,14 @@ where
         changed.await.map_err(|_| ResizeError::Closed)
     }
 
-    /// How many lanes there are. During a change, how many there are going to be.
+    /// Returns the number of lanes. During a change, it is the new number.
     pub fn lanes(&self) -> usize {
         let places = self.engine.places.as_ref();
         places.map_or(0, |places| places.layout().lanes())
     }
 
-    /// The lane of a key, to [`inspect`](Dispatcher::inspect) it or to act on it. During a change,
-    /// the one to which the key belongs in the end; messages that are kept aside are in no lane.
+    /// Returns the lane of a key, to [`inspect`](Dispatcher::inspect) it or to act on it. During a
+    /// change, it is the new lane of the key; messages that are kept aside are in no lane.
     pub fn lane_of(&self, key: &(impl Hash + ?Sized)) -> HashLane {
         let lane = HashLane {
             lane: 0,

@@ -1,26 +1,27 @@
-//! The caller's thread has a lane of its own.
+//! A lane for each sending thread.
 
 use std::num::NonZeroUsize;
 // Not through `rt`: no task waits for this number, and it orders nothing.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The lane of the calling thread, out of `lanes` that are numbered from 0.
+/// Returns the lane of the calling thread, one of `lanes` that are numbered from 0.
 ///
-/// All that one thread sends goes to one lane. Threads are numbered when they first ask, and shared
-/// out in turn: as many threads as lanes have a lane each.
+/// All messages of one thread go to one lane. Threads are numbered when they first call this, and
+/// shared out in turn: as many threads as lanes have a lane each.
 ///
-/// What is sent next to each other is so handled next to each other, one after the other, and
-/// threads that send do not meet in one lane. For messages whose data is warm in the cache of the
-/// core that made them, and for senders that are threads: each a reader of its own partition, say.
+/// So messages that are sent next to each other are handled next to each other, one after the
+/// other, and threads that send do not meet in one lane. Use it for messages whose data is warm in
+/// the cache of the core that made them, and for senders that are threads, for example each a
+/// reader of its own partition.
 ///
 /// # Order
 ///
-/// Per sending *thread*, and not per key: messages of one user that two threads send may run at the
-/// same time. Nor per sending task: a task of a multi-thread runtime may go on in another thread
-/// after each await, and what it sends there has another lane. The thread that counts is the one
-/// that first polls `send`.
+/// Order is per sending *thread*, and not per key: messages of one user that two threads send may
+/// run at the same time. Nor is it per sending task: a task of a multi-thread runtime may go on in
+/// another thread after each await, and what it sends there has another lane. The thread that
+/// counts is the one that first polls `send`.
 ///
-/// The handler runs wherever a runner is free: a lane of its own does not pin it to the thread.
+/// The handler runs wherever a runner is free: its own lane does not pin it to the thread.
 ///
 /// # Examples
 ///

@@ -1,23 +1,23 @@
-//! Any lane will do.
+//! A lane at random.
 
 use std::num::NonZeroUsize;
 
 use super::hash::lane_of;
 use crate::random::bits;
 
-/// A lane at random, out of `lanes` that are numbered from 0: for work that has no order.
+/// Returns a lane at random, one of `lanes` that are numbered from 0: for work that has no order.
 ///
-/// Two messages of the same user may go to two lanes, so no order is kept. What it gives is a
-/// number of lanes that share the work evenly, at most one handler in each. Where nothing has to be
-/// shared out that way, messages without a key
+/// Two messages of the same user may go to two lanes, so no order is kept. The lanes share the work
+/// evenly, with at most one handler in each. Where that is not needed, messages without a key
 /// ([`Dispatcher::key_by_opt`](crate::Dispatcher::key_by_opt)) are the better choice: none of them
 /// waits behind another.
 ///
-/// At random and not in turn, so that threads that send share no counter, and a rhythm in what is
-/// sent does not bring all heavy messages to one lane. Not for secrets.
+/// Lanes are chosen at random and not in turn, so that threads that send share no counter, and a
+/// rhythm in the messages does not bring all heavy ones to one lane. Not for secrets.
 ///
-/// Such a message has another key each time it is asked, so
-/// [`LaneControl::replace`](crate::LaneControl::replace) mostly answers [`LaneError::OtherKey`](crate::error::LaneError::OtherKey).
+/// Such a message has another key each time the key function is called, so
+/// [`LaneControl::replace`](crate::LaneControl::replace) mostly returns
+/// [`LaneError::OtherKey`](crate::error::LaneError::OtherKey).
 ///
 /// # Examples
 ///

@@ -115,7 +115,8 @@ fn leased(witness: &Witness) -> (Orders, Fickle) {
     (orders, leases)
 }
 
-/// A grant wakes its lane, and an attempt whose lease is lost is dropped and comes again, or is done.
+/// A grant wakes its lane, and an attempt whose lease is lost is dropped and comes again, or is
+/// done.
 pub(super) async fn lost_and_granted() {
     let witness = Witness::new();
     let (orders, leases) = leased(&witness);

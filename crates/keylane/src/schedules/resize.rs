@@ -203,8 +203,8 @@ pub(super) async fn meets_the_end() {
     assert!(!drains || handed_back == 0, "{handed_back} came back");
 }
 
-/// What waits in a lane is merged while one of its users moves to another lane. Nothing of a message
-/// is lost in it, so each user's messages start in order, one after the other.
+/// What waits in a lane is merged while one of its users moves to another lane. Nothing of a
+/// message is lost in it, so each user's messages start in order, one after the other.
 pub(super) async fn merges_meanwhile() {
     let users = Users::default();
     let lanes = {

@@ -473,7 +473,8 @@ pub(super) async fn revoked_while_halted() {
     server.judge(items, intake).await;
 }
 
-/// Taken back at the moment at which it halts. Nothing resumes it: it goes back, and its key with it.
+/// Taken back at the moment at which it halts. Nothing resumes it: it goes back, and its key with
+/// it.
 pub(super) async fn revoked_as_it_halts() {
     let server = Server::new(&MESSAGES, Stands::Itself);
     let items = server.spawn(builder(), |item, _| item.id() == 10 && item.generation == 2);

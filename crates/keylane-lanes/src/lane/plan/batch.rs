@@ -5,6 +5,6 @@
 pub(crate) struct Batch {
     /// Messages that are out with the head.
     pub members: usize,
-    /// Whether what is parked has waited for more already.
+    /// Whether the parked messages have waited for more already.
     pub has_lingered: bool,
 }

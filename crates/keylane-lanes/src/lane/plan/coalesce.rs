@@ -20,8 +20,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         effects: &mut Effects<T, H, G>,
     ) {
         if coalesce.survivor == Survivor::Merged && matches!(self.state, State::Entered) {
-            // A merge is of what waits and of what comes, in this order, and the first of what waits
-            // is not here.
+            // A merge is of what waits and of what comes, in this order, and the first of what
+            // waits is not here.
             return self.push(item, spares);
         }
         let is_full = rules.at_limit != AtLimit::Park && self.depth(rules) >= rules.capacity;
@@ -64,8 +64,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// Takes the one message that two have become, out of the lane: their
-    /// [`merge`](super::super::effects::Rare::merge) was the user's.
+    /// Takes the one message that two have become, out of the lane. The user's function did their
+    /// [`merge`](super::super::effects::Rare::merge).
     pub fn offer_merged(
         &mut self,
         item: T,

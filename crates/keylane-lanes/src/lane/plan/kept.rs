@@ -1,4 +1,4 @@
-//! What the plan of a lane has to keep.
+//! The data that the plan of a lane keeps.
 
 use super::batch::Batch;
 use super::sequencer::Sequencer;

@@ -74,7 +74,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.arm_gap(sequence, had_gap, effects);
     }
 
-    /// The version store has said where the key stands: at its last version, if it knows one.
+    /// Learns the last version of the key from the version store, if the store has one.
     pub fn learn(
         &mut self,
         last: Option<u64>,
@@ -105,8 +105,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.recheck_or_leave(now, rules, effects);
     }
 
-    /// A version that was in line has not been handled, and will come again: it is next once more,
-    /// and what is parked behind it waits for it.
+    /// Rewinds to a version that was in line and has not been handled: it will come again and is
+    /// next once more, and the messages that are parked behind it wait for it.
     pub fn rewind(
         &mut self,
         version: u64,
@@ -135,14 +135,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.arm_gap(sequence, had_gap, effects);
     }
 
-    /// The version store knows this version, by the attempt that handled it.
+    /// Notes that the version store has this version, through the attempt that handled it.
     pub fn note_recorded(&mut self, version: u64) {
         if let Some(sequencer) = self.sequencer_mut() {
             sequencer.record(version);
         }
     }
 
-    /// The version store knows this version now: a lane that waited for that goes on.
+    /// Notes that the version store has this version now: a lane that waited for that goes on.
     pub fn recorded(&mut self, version: u64, effects: &mut Effects<T, H, G>) {
         self.note_recorded(version);
         if self.wait_reason() != Some(WaitReason::Record) {
@@ -262,7 +262,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         self.sequencer()?.passed()
     }
 
-    /// Whether the lane waits for this version.
+    /// Returns whether the lane waits for this version.
     pub fn awaits(&self, version: u64) -> bool {
         let sequencer = self.sequencer();
         self.waits_for_version() && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
@@ -344,7 +344,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 }
 
 impl<T, H, G> Lane<T, H, G> {
-    /// Its sequencer, if it sequences.
+    /// Returns its sequencer, if it sequences.
     pub fn sequencer(&self) -> Option<&Sequencer<T>> {
         self.more.as_ref()?.plan.sequencer()
     }

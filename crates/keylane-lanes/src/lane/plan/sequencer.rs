@@ -7,10 +7,10 @@ use keylane_rt::clock::Instant;
 use super::super::effects::Gap;
 
 /// Puts the messages of one key into the order of their versions, as a receiver of TCP does with
-/// segments (RFC 9293, section 3.10.7.4): what is next goes on, what is early waits, what was there
-/// is a duplicate.
+/// segments (RFC 9293, section 3.10.7.4): the next version goes on, an early one waits, and one
+/// that came before is a duplicate.
 ///
-/// What is next in line is parked in the lane by the caller; only the early ones are kept here.
+/// The caller parks the next message in the lane; only the early ones are kept here.
 #[derive(Debug)]
 pub struct Sequencer<T> {
     position: Position,
@@ -49,7 +49,7 @@ enum Position {
     Full,
 }
 
-/// What became of a message that came.
+/// The result of an arrival.
 #[derive(Debug)]
 #[must_use = "what is next must be parked, what is not must be settled"]
 pub enum Came<T> {
@@ -57,12 +57,12 @@ pub enum Came<T> {
     Next(T),
     /// It waits here.
     Early,
-    /// Its version was there, or is older than one that was.
+    /// Its version came before, or is older than one that did.
     Duplicate(T),
 }
 
 impl<T> Sequencer<T> {
-    /// A sequencer that has seen no version.
+    /// Returns a sequencer that has seen no version.
     pub fn new() -> Self {
         Self {
             position: Position::Unknown,
@@ -72,7 +72,7 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// The last version that was in line; what is early was not.
+    /// Returns the last version that was in line; an early one was not.
     pub fn passed(&self) -> Option<u64> {
         match self.position {
             Position::Unknown => None,
@@ -81,17 +81,17 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// The versions up to this one need not be recorded any more.
+    /// Notes that the versions up to this one need not be recorded any more.
     pub fn record(&mut self, version: u64) {
         self.recorded = self.recorded.max(Some(version));
     }
 
-    /// The last version that was in line, if it is not known to be recorded.
+    /// Returns the last version that was in line, if it is not known to be recorded.
     pub fn unrecorded(&self) -> Option<u64> {
         self.passed().filter(|passed| self.recorded < Some(*passed))
     }
 
-    /// Whether a message of this version would have to wait for others.
+    /// Returns whether a message of this version would have to wait for others.
     pub fn is_early(&self, version: u64, gaps: bool) -> bool {
         match self.position {
             Position::Unknown => true,
@@ -100,12 +100,12 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Whether the last version of this key must be asked for.
+    /// Returns whether the last version of this key must be asked for.
     pub fn is_unknown(&self) -> bool {
         self.position == Position::Unknown
     }
 
-    /// A message came.
+    /// Takes a message that came.
     pub fn come(&mut self, version: u64, item: T, gaps: bool, now: Instant) -> Came<T> {
         match self.position {
             Position::Full => Came::Duplicate(item),
@@ -127,7 +127,7 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// The next early message whose turn has come, to be parked.
+    /// Returns the next early message whose turn has come, to be parked.
     pub fn pop_next(&mut self, gaps: bool, now: Instant) -> Option<T> {
         let (&version, _) = self.early.first_key_value()?;
         if self.position != Position::Next(version) && (gaps || self.position == Position::Full) {
@@ -161,7 +161,7 @@ impl<T> Sequencer<T> {
         old.into_values().collect()
     }
 
-    /// The versions that are missed, if anything waits for them.
+    /// Returns the missing versions, if any message waits for them.
     pub fn gap(&self) -> Option<Gap> {
         let Position::Next(first) = self.position else {
             return None;
@@ -174,7 +174,7 @@ impl<T> Sequencer<T> {
         })
     }
 
-    /// This version is next again. False: it was not in line before.
+    /// Makes this version the next one again. Returns `false` if it was not in line before.
     pub fn rewind(&mut self, version: u64) -> bool {
         let was_in_line = self.passed().is_some_and(|passed| passed >= version);
         if was_in_line {
@@ -201,42 +201,43 @@ impl<T> Sequencer<T> {
         out.into_values().collect()
     }
 
-    /// Gives the missed versions up: the first early one is next.
+    /// Gives the missing versions up: the first early message is next.
     pub fn skip_gap(&mut self) {
         if let Some((&version, _)) = self.early.first_key_value() {
             self.position = Position::Next(version);
         }
     }
 
-    /// The time of the gap has come.
+    /// Notes that the time of the gap has come.
     pub fn end_gap(&mut self) {
         if let Some(missed) = &mut self.missed {
             missed.is_over = true;
         }
     }
 
-    /// Whether the time of the gap has come: its timer does not go off again.
+    /// Returns whether the time of the gap has come: its timer does not go off again.
     pub fn is_gap_over(&self) -> bool {
         self.missed.is_some_and(|missed| missed.is_over)
     }
 
-    /// The missed versions are waited for anew.
+    /// Waits anew for the missing versions.
     pub fn wait_anew(&mut self, now: Instant) {
         self.missed = (!self.early.is_empty()).then_some(Missed::since(now));
     }
 
-    /// Everything that came too early, in the order of the versions.
+    /// Takes all early messages, in the order of the versions.
     pub fn take_early(&mut self) -> Vec<T> {
         self.missed = None;
         std::mem::take(&mut self.early).into_values().collect()
     }
 
-    /// Whether a message of this version waits here.
+    /// Returns whether a message of this version waits here.
     pub fn has(&self, version: u64) -> bool {
         self.early.contains_key(&version)
     }
 
-    /// Whether the line goes on with this version, or it was there: nothing has to wait for others.
+    /// Returns whether the line goes on with this version, or it came before: it waits for no
+    /// others.
     pub fn is_awaited(&self, version: u64) -> bool {
         match self.position {
             Position::Unknown => false,
@@ -245,22 +246,22 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// The message of this version, if it waits here.
+    /// Returns the message of this version, if it waits here.
     pub fn early_mut(&mut self, version: u64) -> Option<&mut T> {
         self.early.get_mut(&version)
     }
 
-    /// The first of what came too early.
+    /// Returns the first early message.
     pub fn first_early(&self) -> Option<&T> {
         self.early.first_key_value().map(|(_, item)| item)
     }
 
-    /// What came too early, in the order of the versions.
+    /// Returns the early messages, in the order of the versions.
     pub fn early(&self) -> impl Iterator<Item = &T> {
         self.early.values()
     }
 
-    /// How many messages wait for a version that is missing.
+    /// Returns how many messages wait for a version that is missing.
     pub fn early_len(&self) -> usize {
         self.early.len()
     }

@@ -1,4 +1,4 @@
-//! What holds after every step.
+//! The checks after every step.
 
 use super::super::testing::{Message, TestEffects, TestLane, rare};
 use super::super::{Decision, Lane, Left, Out, Phase, State, WaitReason};

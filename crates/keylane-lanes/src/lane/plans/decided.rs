@@ -1,4 +1,4 @@
-//! What comes of an operator's decision.
+//! The result of an operator's decision.
 
 use keylane_rt::clock::Instant;
 

@@ -1,4 +1,4 @@
-//! What the engine does with the effects of a lane.
+//! The engine's part: it applies the effects of a lane.
 
 use keylane_rt::clock::Instant;
 

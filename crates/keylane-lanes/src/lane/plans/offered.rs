@@ -1,4 +1,4 @@
-//! What comes of a message that is offered.
+//! The result of an offer.
 
 use super::super::plan::Sequencer;
 use super::super::testing::{Message, TestEffects, TestLane, rare};

@@ -1,4 +1,4 @@
-//! What happens to a lane, and by which rules.
+//! The events of a lane, and its rules.
 
 use std::time::Duration;
 

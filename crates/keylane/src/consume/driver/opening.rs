@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 enum Opened {
     Returned(Result<(), SourceError>),
     Late,
-    /// It was dropped: the intake is to stop.
+    /// It was dropped: the intake stops.
     Stop(Option<Instant>),
 }
 
@@ -120,7 +120,7 @@ where
         }
     }
 
-    /// Has the source opened after a pause that grows with each failure in a row.
+    /// Opens the source after a pause that grows with each failure in a row.
     fn open_later(&mut self) {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         let pause = PAUSE

@@ -1,4 +1,4 @@
-//! Taking in what the source hands over.
+//! Taking in the messages that the source hands over.
 
 use std::fmt;
 use std::hash::Hash;

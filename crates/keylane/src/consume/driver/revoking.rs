@@ -1,4 +1,4 @@
-//! Taking messages back that are not ours any more.
+//! Taking back messages whose generation ends.
 
 use std::fmt;
 use std::hash::Hash;

@@ -18,8 +18,9 @@ use super::call::{FAR, Trouble, later, panicked};
 use super::state::{Driver, Phase};
 use crate::engine::Revoked;
 
-/// With less than this share of `held` free, what settles is read in batches of that share: the source
-/// could hand over no more than what has settled, and each turn costs as much as several messages.
+/// With less than this share of `held` free, what settles is read in batches of that share: the
+/// source could hand over no more than what has settled, and each turn costs as much as several
+/// messages.
 const SHARE: usize = 16;
 
 /// How long a smaller batch may take.

@@ -1,4 +1,4 @@
-//! Telling the source what has settled.
+//! Telling the source which messages have settled.
 
 use std::fmt;
 use std::hash::Hash;
@@ -105,7 +105,7 @@ where
         }
     }
 
-    /// Has the source keep a dead letter.
+    /// Gives a dead letter to the source, which keeps it.
     async fn keep_letter(&mut self, letter: LetterRequest) {
         let LetterRequest {
             slot,

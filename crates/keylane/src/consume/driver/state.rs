@@ -1,4 +1,4 @@
-//! What the driver knows, and what it publishes.
+//! The state of the driver, and the part that it publishes.
 
 use std::fmt;
 use std::hash::Hash;
@@ -45,9 +45,9 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     /// For a source that counts attempts: all starts are told, and those before count.
     pub(super) _counts: Option<Guarded<K, M, O, E>>,
     pub(super) revocations: Vec<Revocation<Guarded<K, M, O, E>>>,
-    /// How many messages the source has recalled that have not settled, if any. As long as there are,
-    /// the engine looks at jobs before they start: one that was on its way to its lane at the recall
-    /// must not overtake one that was found there.
+    /// How many messages the source has recalled that have not settled, if any. As long as there
+    /// are, the engine looks at jobs before they start: one that was on its way to its lane at the
+    /// recall must not overtake one that was found there.
     pub(super) recalled: Option<(usize, Guarded<K, M, O, E>)>,
     /// One has begun, and what of it is in no lane yet was not given back.
     pub(super) has_unplaced: bool,

@@ -1,4 +1,4 @@
-//! The end: what is left goes back, and the source is closed.
+//! The end: the remaining messages go back, and the source is closed.
 
 use std::fmt;
 use std::hash::Hash;

@@ -15,14 +15,13 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Gives coalesced messages the answer of the message that stands for them: their receipts
-    /// resolve with a clone of it, or of its failure, once it is there. `O` is the handler's
-    /// answer.
+    /// Gives coalesced messages the answer of the message that stands for them.
     ///
-    /// They count as messages of their lane until then. If the message that stands for them is
-    /// never handled (purged, expired, handed back), they settle as
-    /// [`Merged`](crate::error::ReceiptError::Merged). It needs [`coalesce`](Self::coalesce). The error
-    /// must be `Clone`, which `std::io::Error` is not.
+    /// Their receipts resolve with a clone of that answer, or of its failure. `O` is the handler's
+    /// answer. Until then they count as messages of their lane. If the message that stands for them
+    /// is never handled (purged, expired, handed back), they settle as
+    /// [`Merged`](crate::error::ReceiptError::Merged). This setting needs
+    /// [`coalesce`](Self::coalesce). The error must be `Clone`, which `std::io::Error` is not.
     pub fn share_answers<O>(mut self) -> Self
     where
         O: Clone + 'static,
@@ -41,41 +40,44 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Gives the handler up to `max` messages of one key at once, in their order. The first of them
-    /// waits at most `linger` for more, from when a runner has time for it; `Duration::ZERO` takes
-    /// what is there. Start it with [`spawn_batches`](Self::spawn_batches).
+    /// Gives the handler up to `max` messages of one key at once, in their order.
+    ///
+    /// The first message waits at most `linger` for more, from when a runner has time for it;
+    /// `Duration::ZERO` takes what is there. Start the dispatcher with
+    /// [`spawn_batches`](Self::spawn_batches).
     ///
     /// A batch counts as one handler in flight. A retry is a batch of one: see
-    /// [`BatchAnswer`](crate::batch::BatchAnswer), also for why batches want a [`retry`](Self::retry). A batch is never larger than
-    /// [`lane_capacity`](Self::lane_capacity) lets it grow. A message without a key is a batch of
-    /// its own.
+    /// [`BatchAnswer`](crate::batch::BatchAnswer), also for why batches need a
+    /// [`retry`](Self::retry). A batch is never larger than [`lane_capacity`](Self::lane_capacity)
+    /// lets it grow. A message without a key is a batch of its own.
     pub fn batch(mut self, max: usize, linger: Duration) -> Self {
         self.config.settings.batch = Some(BatchRules { max, linger });
         self
     }
 
-    /// Whether the messages of a key wait behind one that is not to start yet, or pass it.
+    /// Sets whether the messages of a key wait behind a message that may not start yet, or pass it.
     pub fn delayed(mut self, delayed: Delayed) -> Self {
         self.config.settings.delayed = delayed;
         self
     }
 
-    /// Messages that have not been started this long after they were accepted settle as expired.
-    /// The wait that [`send_when`](crate::Dispatcher::send_when) asks for is part of that time: a
-    /// message with a longer one never starts.
+    /// Settles a message as expired if it has not started this long after it was accepted.
     ///
-    /// They settle on time, also while their key waits for something else, if fewer than twice the
-    /// [`capacity`](Self::capacity) of such times are in the future; above that, when their turn
-    /// comes. A head that waits for its next attempt expires when that is due: it is not tried
-    /// again.
+    /// The wait that [`send_when`](crate::Dispatcher::send_when) asks for is part of that time: a
+    /// message with a longer wait never starts.
+    ///
+    /// Messages expire on time, also while their key waits for something else, if fewer than twice
+    /// the [`capacity`](Self::capacity) of such times are in the future. Above that, a message
+    /// expires when its turn comes. A head that waits for its next attempt expires when that
+    /// attempt is due: it is not tried again.
     pub fn expire_after(mut self, lifetime: Duration) -> Self {
         self.config.lifetime = Some(Box::new(move |_| Some(lifetime)));
         self.config.settings.expires = !lifetime.is_zero();
         self
     }
 
-    /// As [`expire_after`](Self::expire_after), for each message its own time; `None` never
-    /// expires.
+    /// Like [`expire_after`](Self::expire_after), with a time of its own for each message; `None`
+    /// never expires.
     ///
     /// `lifetime` is called once per message, in the task that sends it.
     pub fn expire_by(

@@ -9,7 +9,7 @@ use crate::letter::{DeadLetterSink, OnExhausted};
 use crate::retry::{Retry, RetryBudget};
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S> {
-    /// Drops an attempt that takes longer, as failed with
+    /// Limits the time of an attempt. A longer attempt is dropped, and fails with
     /// [`Failure::TimedOut`](crate::error::Failure::TimedOut).
     ///
     /// A handler that blocks its thread cannot be dropped before it returns.
@@ -34,8 +34,8 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// What happens after the last attempt. The message must outlive the attempt for that, so each
-    /// attempt gets a clone.
+    /// Sets what happens after the last attempt. The message must outlive the attempt for that, so
+    /// each attempt gets a clone.
     pub fn on_exhausted(mut self, exhausted: OnExhausted<K, M, E>) -> Self
     where
         M: Clone,
@@ -46,10 +46,11 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Takes the messages that [`Overflow::DeadLetter`](crate::Overflow::DeadLetter) and
-    /// [`OnGap::DeadLetter`](crate::OnGap::DeadLetter) turn away, if the dispatcher has no sink of
-    /// [`OnExhausted::DeadLetter`]. Failed messages do not go there: see
-    /// [`on_exhausted`](Self::on_exhausted).
+    /// Sets the sink of the messages that [`Overflow::DeadLetter`](crate::Overflow::DeadLetter) and
+    /// [`OnGap::DeadLetter`](crate::OnGap::DeadLetter) turn away.
+    ///
+    /// It is used if the dispatcher has no sink of [`OnExhausted::DeadLetter`]. Failed messages do
+    /// not go there: see [`on_exhausted`](Self::on_exhausted).
     pub fn overflow_sink(mut self, sink: impl DeadLetterSink<K, M, E> + 'static) -> Self {
         self.config.settings.sink = Some(Arc::new(sink));
         self

@@ -6,7 +6,7 @@ use crate::engine::Overflow;
 use crate::rate::Rate;
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S> {
-    /// Most handlers in flight at once.
+    /// Sets the maximum number of handlers in flight.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.config.concurrency = handlers;
         self
@@ -14,25 +14,27 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
 
     /// Lets the number of handlers in flight follow the latency of the handler.
     ///
-    /// It takes the place of [`concurrency`](Self::concurrency), which then has no effect; where
-    /// the limit starts is [`Adaptive::initial`]. A limit that shrinks drops no handler: those in
-    /// flight go on, and nothing new starts until there are few enough. Where it stands is
-    /// [`Stats::concurrency_limit`](crate::watching::Stats::concurrency_limit).
+    /// It replaces [`concurrency`](Self::concurrency), which then has no effect; the limit starts
+    /// at [`Adaptive::initial`]. A limit that shrinks drops no handler: those in flight go on, and
+    /// nothing new starts until there are few enough.
+    /// [`Stats::concurrency_limit`](crate::watching::Stats::concurrency_limit) is the current
+    /// limit.
     pub fn adaptive_concurrency(mut self, adaptive: Adaptive) -> Self {
         self.config.settings.adaptive = Some(adaptive);
         self
     }
 
-    /// Most messages accepted and not settled. Stalled messages are counted separately, see
-    /// [`stalled_capacity`](Self::stalled_capacity).
+    /// Sets the maximum number of messages that are accepted and not settled. Stalled messages
+    /// count separately, see [`stalled_capacity`](Self::stalled_capacity).
     pub fn capacity(mut self, messages: usize) -> Self {
         self.config.settings.capacity = messages;
         self
     }
 
-    /// Most bytes accepted and not settled, as `size` tells them.
+    /// Sets the maximum number of bytes that are accepted and not settled.
     ///
-    /// `size` is called once per message, in the task that sends it.
+    /// `size` returns the bytes of a message. It is called once per message, in the task that sends
+    /// it.
     pub fn capacity_bytes(
         mut self,
         bytes: usize,
@@ -43,24 +45,26 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Most messages that wait in lanes that back off, are halted, or are above their limit, and do
-    /// not count against the [`capacity`](Self::capacity).
+    /// Sets the maximum number of stalled messages, which do not count against the
+    /// [`capacity`](Self::capacity): those in lanes that back off, are halted, or are above their
+    /// limit.
     ///
-    /// Such messages give their room in the capacity back while they wait, up to this many, so that
-    /// failing and flooded keys do not stop the others. More than this many count against the
+    /// Stalled messages give their room in the capacity back while they wait, so that failing and
+    /// flooded keys do not stop the others. Stalled messages beyond this number count against the
     /// capacity again, so memory stays bounded by `capacity + stalled_capacity` messages.
     pub fn stalled_capacity(mut self, messages: usize) -> Self {
         self.config.stalled_capacity = Some(messages);
         self
     }
 
-    /// Most messages of one key, its head included, and what happens at that limit.
+    /// Sets the maximum number of messages of one key, its head included, and what happens at that
+    /// limit.
     ///
-    /// With `Wait` and `Reject` the senders hold back once the dispatcher has *seen* the lane full;
-    /// what was in the channel by then still comes in, so a lane can be deeper than its limit by
-    /// what the channel held, plus one message for each sender on its way. `DropOldest` and
-    /// `DeadLetter` are exact. It counts messages, whatever their size: where some are large, a
-    /// blocked key can hold this many times the largest of
+    /// With `Wait` and `Reject` the senders hold back once the dispatcher has *seen* the lane full.
+    /// Messages that are in the channel by then still come in, so a lane can exceed its limit by
+    /// what the channel holds, plus one message for each sender on its way. `DropOldest` and
+    /// `DeadLetter` are exact. The limit counts messages, whatever their size: where some are
+    /// large, a blocked key can take this many times the largest one out of
     /// [`capacity_bytes`](Self::capacity_bytes).
     pub fn lane_capacity(mut self, messages: usize, overflow: Overflow) -> Self {
         self.config.lane_capacity = Some(messages);
@@ -68,23 +72,23 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Messages of one lane that a runner handles in a row while other lanes are ready.
+    /// Sets how many messages of one lane a runner handles in a row while other lanes are ready.
     pub fn quantum(mut self, messages: u32) -> Self {
         self.config.settings.quantum = messages;
         self
     }
 
-    /// Most attempts that all keys together start, and how many of them at once.
+    /// Limits how many attempts all keys together start, and how many of them at once.
     ///
-    /// A lane that waits for the rate is ready and no more: it holds no runner and takes nothing of
-    /// the [`concurrency`](Self::concurrency). Lanes start in the order in which they became ready,
-    /// and one that goes on behind its first message asks for each. Every attempt counts, a retry
-    /// too, also one that is dropped at its time-out; a dead letter on its way to the sink does
-    /// not.
+    /// A lane that waits for the rate is only ready: it holds no runner and takes nothing of the
+    /// [`concurrency`](Self::concurrency). Lanes start in the order in which they became ready, and
+    /// a lane that goes on after its first message asks for each further one. Every attempt counts,
+    /// also a retry and one that is dropped at its time-out; the delivery of a dead letter to its
+    /// sink does not.
     ///
     /// `drain` keeps the rate, and takes as long as that takes; give it a deadline
-    /// ([`Shutdown::within`](crate::Shutdown::within)). What `close` and `abort` hand back does not
-    /// wait.
+    /// ([`Shutdown::within`](crate::Shutdown::within)). Messages that `close` and `abort` hand back
+    /// do not wait.
     ///
     /// # Examples
     ///
@@ -116,24 +120,25 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Starts urgent lanes first: `class` says how urgent a message is, from 0, the most urgent, to
-    /// `classes - 1`. Anything above counts as the last class. At most 8 classes.
+    /// Starts urgent lanes first.
     ///
-    /// The function is called once per message, in the task that sends it.
+    /// `class` returns how urgent a message is, from 0, the most urgent, to `classes - 1`. Anything
+    /// above counts as the last class. There are at most 8 classes. `class` is called once per
+    /// message, in the task that sends it.
     ///
-    /// What is promised:
+    /// Guarantees:
     ///
-    /// - The order of a key never changes. A lane stands in the class of its head, whatever is
-    ///   behind it: an urgent message waits for the ones before it.
-    ///   What [`LaneControl::replace`](crate::LaneControl::replace) puts in a message's place keeps
-    ///   its class.
+    /// - The order of a key never changes. A lane has the class of its head, whatever is behind it:
+    ///   an urgent message waits for the ones before it. A message that
+    ///   [`LaneControl::replace`](crate::LaneControl::replace) puts in the place of another keeps
+    ///   the class of that one.
     /// - Of the lanes that are *ready*, the most urgent class starts first; within a class, the
-    ///   lane that became ready first. What is in flight is not interrupted, and all classes share
-    ///   the [`concurrency`](Self::concurrency), the [`capacity`](Self::capacity) and the
+    ///   lane that became ready first. A handler in flight is not interrupted, and all classes
+    ///   share the [`concurrency`](Self::concurrency), the [`capacity`](Self::capacity) and the
     ///   [`rate`](Self::rate).
     /// - No class starves: while one of its lanes is ready, it is passed over at most 16 times in a
-    ///   row, then one of its lanes starts. A lane that goes on with its next message is one of
-    ///   those times.
+    ///   row, then one of its lanes starts. A lane that goes on with its next message counts as one
+    ///   of those times.
     ///
     /// # Examples
     ///

@@ -18,11 +18,11 @@ use crate::rate::Rate;
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
 /// | [`concurrency`](Self::concurrency) | 256 handlers in flight | ready lanes wait |
-/// | [`adaptive_concurrency`](Self::adaptive_concurrency) | none: `concurrency` stands | ready lanes wait |
+/// | [`adaptive_concurrency`] | none: `concurrency` stands | ready lanes wait |
 /// | [`capacity`](Self::capacity) | 65,536 messages | senders wait, `try_send` says `Full` |
 /// | [`capacity_bytes`](Self::capacity_bytes) | none | the same |
-/// | [`lane_capacity`](Self::lane_capacity) | the smaller of 1,024 messages and a quarter of the capacity, `Wait` | only senders of that key wait |
-/// | [`stalled_capacity`](Self::stalled_capacity) | as `capacity` | what is above counts as load again |
+/// | [`lane_capacity`] | smaller of 1,024 and `capacity / 4`, `Wait` | senders of that key wait |
+/// | [`stalled_capacity`] | as `capacity` | messages above it count as load again |
 /// | [`attempt_timeout`](Self::attempt_timeout) | none | the attempt is dropped, and failed |
 /// | [`retry`](Self::retry) | none: one attempt | `on_exhausted` decides |
 /// | [`retry_budget`](Self::retry_budget) | none | due retries are postponed |
@@ -30,14 +30,14 @@ use crate::rate::Rate;
 /// | [`coalesce`](Self::coalesce), [`sequence`](Self::sequence) | first in, first out | |
 /// | [`batch`](Self::batch) | one message at a time | |
 /// | [`rate_per_key`](Self::rate_per_key) | none | the lane waits |
-/// | [`expire_after`](Self::expire_after), [`expire_by`](Self::expire_by) | never | the message settles as expired |
+/// | [`expire_after`], [`expire_by`] | never | the message settles as expired |
 /// | [`delayed`](Self::delayed) | `Wait` | |
 /// | [`leased_by`](Self::leased_by) | no leases | the lane waits |
 /// | [`quantum`](Self::quantum) | 16 messages | the lane goes behind the other ready ones |
 /// | [`rate`](Self::rate) | none | ready lanes wait, and hold no runner |
 /// | [`priority`](Self::priority) | one class | more urgent lanes start first |
 /// | [`stuck_after`](Self::stuck_after) | one second | a warning and a count |
-/// | [`event_capacity`](Self::event_capacity) | 1,024 events for each subscriber | the oldest is lost, and counted |
+/// | [`event_capacity`] | 1,024 events for each subscriber | the oldest is lost, and counted |
 ///
 /// # Which one for what
 ///
@@ -46,15 +46,29 @@ use crate::rate::Rate;
 /// | you need | you set | `NAME` |
 /// | --- | --- | --- |
 /// | work done once for many requests | [`coalesce`](Self::coalesce) | `coalesce` |
-/// | a feed with duplicates, disorder and gaps, put right | [`sequence`](Self::sequence) | `sequence` |
-/// | several messages of a key in one handler | [`batch`](Self::batch), [`spawn_batches`](Self::spawn_batches) | `batches` |
-/// | no work that comes too late, work that starts later | [`expire_after`](Self::expire_after), [`send_when`](Dispatcher::send_when) | `deadlines_and_delays` |
-/// | a rate for each key, or for all together | [`rate_per_key`](Self::rate_per_key), [`rate`](Self::rate) | `rates_and_priorities` |
+/// | a feed with duplicates, disorder and gaps, put right | [`sequence`] | `sequence` |
+/// | several messages of a key in one handler | [`batch`], [`spawn_batches`] | `batches` |
+/// | work that expires or starts later | [`expire_after`], [`send_when`] | `deadlines_and_delays` |
+/// | a rate for each key, or for all | [`rate_per_key`], [`rate`] | `rates_and_priorities` |
 /// | important keys first | [`priority`](Self::priority) | `rates_and_priorities` |
-/// | as many handlers as the service behind them can serve | [`adaptive_concurrency`](Self::adaptive_concurrency) | `adaptive_concurrency` |
-/// | a fixed number of lanes that changes under load | [`hash_lanes`](Dispatcher::hash_lanes) | `resize` |
+/// | as many handlers as a service can serve | [`adaptive_concurrency`] | `adaptive_concurrency` |
+/// | a fixed number of lanes that changes under load | [`hash_lanes`] | `resize` |
 ///
 /// Most settings go together. [`spawn`](Self::spawn) refuses those that do not, and names the two.
+///
+/// [`adaptive_concurrency`]: Self::adaptive_concurrency
+/// [`batch`]: Self::batch
+/// [`event_capacity`]: Self::event_capacity
+/// [`expire_after`]: Self::expire_after
+/// [`expire_by`]: Self::expire_by
+/// [`hash_lanes`]: Dispatcher::hash_lanes
+/// [`lane_capacity`]: Self::lane_capacity
+/// [`rate`]: Self::rate
+/// [`rate_per_key`]: Self::rate_per_key
+/// [`send_when`]: Dispatcher::send_when
+/// [`sequence`]: Self::sequence
+/// [`spawn_batches`]: Self::spawn_batches
+/// [`stalled_capacity`]: Self::stalled_capacity
 pub struct Builder<K, M, E, F, S = RandomState> {
     pub(super) key: F,
     pub(super) hasher: S,
@@ -101,10 +115,10 @@ impl<K, M, E> Default for Config<K, M, E> {
 }
 
 impl Dispatcher<(), ()> {
-    /// Starts a dispatcher whose messages all have a key.
+    /// Returns a builder of a dispatcher whose messages all have a key.
     ///
     /// The function is called once per message, in the task that sends it. It returns an owned key:
-    /// `order.user.clone()`, not `&order.user`. For messages that may have none there is
+    /// `order.user.clone()`, not `&order.user`. For messages that may have no key use
     /// [`key_by_opt`](Self::key_by_opt).
     pub fn builder<K, M, E>(
         key: impl Fn(&M) -> K + Send + Sync + 'static,
@@ -117,7 +131,7 @@ impl Dispatcher<(), ()> {
         Builder::new(move |message: &M| Some(key(message)))
     }
 
-    /// Starts a dispatcher whose messages may have no key.
+    /// Returns a builder of a dispatcher whose messages may have no key.
     ///
     /// A keyless message waits for no other message, and no other message waits for it: it has no
     /// order, and only the concurrency and the capacity limit it.
@@ -160,15 +174,15 @@ impl<K, M, E, F> Builder<K, M, E, F> {
 }
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S> {
-    /// A name, to tell several dispatchers of one process apart: the label `dispatcher` of its
+    /// Sets a name that distinguishes the dispatchers of one process: the label `dispatcher` of the
     /// metrics (feature `metrics`).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.config.settings.name = Some(name.into().into());
         self
     }
 
-    /// How keys are hashed. The default, [`RandomState`], withstands hostile keys; `foldhash` is
-    /// faster and only minimally resistant.
+    /// Sets how keys are hashed. The default, [`RandomState`], withstands hostile keys; `foldhash`
+    /// is faster and only minimally resistant.
     pub fn hasher<T>(self, hasher: T) -> Builder<K, M, E, F, T> {
         Builder {
             key: self.key,
@@ -178,7 +192,7 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         }
     }
 
-    /// Shards of the lane map, a power of two; four per core unless set.
+    /// Sets the number of shards of the lane map, a power of two. The default is four per core.
     pub fn shards(mut self, shards: usize) -> Self {
         self.config.shards = Some(shards);
         self

@@ -32,13 +32,13 @@ where
 {
     /// Starts the dispatcher on the current runtime.
     ///
-    /// What the handler shares between messages it clones for each one:
+    /// The handler clones what it shares between messages for each one:
     /// `move |entry: Entry| { let db = db.clone(); async move { db.post(entry).await } }`.
     ///
     /// # Errors
     ///
     /// [`BuildError`] names the setting that does not fit, or the missing runtime. A runtime
-    /// without timers is found out by a caught panic: the panic hook runs, and with
+    /// without timers is detected by a caught panic: the panic hook runs, and with
     /// `panic = "abort"` the process ends.
     pub fn spawn<H, A>(mut self, handler: H) -> Result<Dispatcher<K, M, H::Output, E>, BuildError>
     where
@@ -61,8 +61,10 @@ where
         }
     }
 
-    /// Starts the dispatcher with a handler of batches: see [`batch`](Self::batch), without which
-    /// there are up to 64 messages in one, and no linger.
+    /// Starts the dispatcher with a handler of batches.
+    ///
+    /// See [`batch`](Self::batch). Without that setting a batch has up to 64 messages, and no
+    /// linger.
     ///
     /// # Errors
     ///

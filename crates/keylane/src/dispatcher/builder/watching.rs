@@ -6,31 +6,32 @@ use std::time::Duration;
 use super::settings::Builder;
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S> {
-    /// After how long a handler that does not return from a poll is reported as stuck.
+    /// Sets the time after which a handler that does not return from a poll is reported as stuck.
     ///
     /// A handler must not block its thread: it keeps one of the runtime's workers from every other
-    /// key, also inside `block_in_place`, and what it has just sent or decided may wait for it. Use
-    /// `spawn_blocking` and await that. On a current-thread runtime such a handler stops the report
-    /// as well; on another one it may delay the report, and the dispatcher with it, until a further
-    /// task wakes one of the other workers, which then takes over what is in the queue of the
+    /// key, also inside `block_in_place`, and what it has just sent or decided may wait for it.
+    /// Use `spawn_blocking` and await that. On a current-thread runtime such a handler stops
+    /// the report as well. On another runtime it may delay the report, and the dispatcher with it,
+    /// until a further task wakes one of the other workers, which then takes over the queue of the
     /// blocked one.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.config.settings.stuck_after = limit;
         self
     }
 
-    /// Most events that wait for one subscriber of [`events`](crate::Dispatcher::events) to read
-    /// them.
+    /// Sets the maximum number of events that wait for one subscriber of
+    /// [`events`](crate::Dispatcher::events) to read them.
     ///
-    /// At the limit the oldest is lost for the new one, and
+    /// At the limit the oldest event is lost for the new one, and
     /// [`Events::lost`](crate::watching::Events::lost) counts it; the engine does not wait. Memory
-    /// is taken as events come.
+    /// is allocated as events come.
     pub fn event_capacity(mut self, events: usize) -> Self {
         self.config.settings.event_capacity = events;
         self
     }
 
-    /// Shows keys in spans and events by their `Debug`, escaped and cut, and not by their hash.
+    /// Shows keys in spans and events as their `Debug` text, escaped and cut, instead of their
+    /// hash.
     pub fn trace_keys(mut self) -> Self
     where
         K: fmt::Debug,

@@ -1,4 +1,4 @@
-//! Carries out what an operator decides about one key. Each decision is one visit to the lane.
+//! Carries out the decisions of an operator about one key. Each decision is one visit to the lane.
 
 use keylane_lanes::{Decision, Effects, Out, Undecidable};
 use keylane_rt::{Arc, clock};

@@ -1,4 +1,4 @@
-//! Evicts messages: hands back what will not be handled.
+//! Evicts messages: hands back those that will not be handled.
 
 use keylane_lanes::{Effects, Evicted, Keep, Opening, Out};
 use keylane_rt::unwind::{caught, cloned};

@@ -1,4 +1,4 @@
-//! How a dispatcher ends: the stages, the report, and what is handed back.
+//! The end of a dispatcher: the stages, the report, and the messages that are handed back.
 
 mod shutdown;
 pub(super) use shutdown::ShutdownState;

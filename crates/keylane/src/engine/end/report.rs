@@ -6,14 +6,14 @@ use std::fmt;
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedBack<K, M> {
-    /// Its key, or `None` for a keyless message.
+    /// The key, or `None` for a keyless message.
     pub key: Option<K>,
-    /// The message; `None` if its handler had taken it and was dropped in the middle, and nothing
-    /// (`retry`, `on_exhausted`) had made the dispatcher keep a clone.
+    /// The message; `None` if its handler had taken it and was dropped in the middle, and no
+    /// setting (`retry`, `on_exhausted`) had made the dispatcher keep a clone.
     pub message: Option<M>,
-    /// Attempts that were started. Above 0, the message may have had an effect.
+    /// The number of attempts that started. Above 0, the message may have had an effect.
     pub attempts: u32,
-    /// Whether the last of them was dropped in the middle; what it did is not known.
+    /// Whether the last attempt was dropped in the middle; its effect is not known.
     pub interrupted: bool,
 }
 
@@ -29,7 +29,7 @@ impl<K, M> HandedBack<K, M> {
     }
 }
 
-/// What became of every accepted message.
+/// The outcomes of all accepted messages.
 ///
 /// `done + dead_lettered + discarded + coalesced + duplicates + expired + handed_back = accepted`.
 #[non_exhaustive]
@@ -43,15 +43,15 @@ pub struct Report<K, M> {
     pub dead_lettered: u64,
     /// Messages given up on without a dead letter, as configured.
     pub discarded: u64,
-    /// Messages for which another one of their key stands: declined, superseded, merged.
+    /// Messages that another message of their key stands for: declined, superseded, merged.
     pub coalesced: u64,
-    /// Messages whose version was there already, or is older than one that was.
+    /// Messages whose version came before, or is older than one that did.
     pub duplicates: u64,
-    /// Messages that were too old to be started.
+    /// Messages that were too old to start.
     pub expired: u64,
     /// Messages handed back without an outcome, whether here or through their receipts.
     pub handed_back: u64,
-    /// Of those handed back, how many were dropped in the middle of an attempt.
+    /// Messages handed back that were dropped in the middle of an attempt.
     pub interrupted: u64,
     /// The messages handed back that have no receipt, in the order in which they were accepted.
     /// Only the first report of a dispatcher has them.

@@ -1,4 +1,4 @@
-//! How far the end of a dispatcher has come, and what is handed back until then.
+//! The stage of a shutdown, and the messages that are handed back until its end.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One thing that happened.
+//! One event of a dispatcher.
 
 use std::time::Duration;
 
@@ -6,49 +6,49 @@ use tokio::time::Instant;
 
 use crate::engine::settings::Overflow;
 
-/// Something an operator may want to know at once.
+/// An event that an operator may need to know at once.
 ///
-/// What ends by itself, such as a retry or a full lane that empties, is no event:
-/// [`stats`](crate::Dispatcher::stats) counts it. What an operator does, such as resuming a lane,
-/// is none either.
+/// A condition that ends by itself, such as a retry or a full lane that empties, is no event:
+/// [`stats`](crate::Dispatcher::stats) counts it. An operator's own action, such as resuming a
+/// lane, is no event either.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<K> {
     /// The dead-letter sink has accepted a message that was given up on.
     #[non_exhaustive]
     DeadLettered {
-        /// Its key, or `None` for a keyless message.
+        /// The key, or `None` for a keyless message.
         key: Option<K>,
-        /// How often the handler was tried; 0 if its lane was full, or versions before it are missing.
+        /// The number of attempts; 0 if its lane was full, or versions before it are missing.
         attempts: u32,
-        /// Why the last attempt failed, cut to 256 characters.
+        /// The last failure, cut to 256 characters.
         why: String,
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
     },
     /// A message was given up on, and is not kept.
     #[non_exhaustive]
     Discarded {
-        /// Its key, or `None` for a keyless message.
+        /// The key, or `None` for a keyless message.
         key: Option<K>,
-        /// How often the handler was tried.
+        /// The number of attempts.
         attempts: u32,
-        /// Why the last attempt failed, cut to 256 characters.
+        /// The last failure, cut to 256 characters.
         why: String,
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
     },
     /// A lane has stopped until an operator calls [`resume`](crate::LaneControl::resume), `skip` or
     /// `replace`.
     #[non_exhaustive]
     Halted {
-        /// Its key.
+        /// The key.
         key: K,
-        /// How often its head was tried.
+        /// The number of attempts at its head.
         attempts: u32,
-        /// Why the last attempt failed, cut to 256 characters.
+        /// The last failure, cut to 256 characters.
         why: String,
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
     },
     /// Versions of a key did not come.
@@ -60,20 +60,20 @@ pub enum Event<K> {
         first: u64,
         /// The last version that is missing.
         last: u64,
-        /// When it was found out.
+        /// The time at which the gap was detected.
         at: Instant,
     },
     /// A lane is at its capacity.
     ///
     /// With `Wait` and `Reject`: once when it becomes full, and again only after it has been half
-    /// empty. With `DropOldest` and `DeadLetter`: for each message that this costs.
+    /// empty. With `DropOldest` and `DeadLetter`: for each message that is lost to the limit.
     #[non_exhaustive]
     Overflowed {
-        /// Its key.
+        /// The key.
         key: K,
-        /// What is done about it.
+        /// The policy at the limit.
         policy: Overflow,
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
     },
     /// Something happened to a source that is [consumed](crate::Dispatcher::consume).
@@ -83,32 +83,32 @@ pub enum Event<K> {
         source: String,
         /// What happened.
         what: SourceEvent,
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
     },
     /// Leases cannot be acquired, and the keys that need them wait
-    /// ([`leased_by`](crate::Builder::leased_by)). For all keys together, and at most once in ten
-    /// seconds.
+    /// ([`leased_by`](crate::Builder::leased_by)). One event for all keys together, and at most one
+    /// in ten seconds.
     #[non_exhaustive]
     Unleased {
-        /// Why the last one was not acquired, cut to 256 characters.
+        /// The reason why the last lease was not acquired, cut to 256 characters.
         why: String,
-        /// When it happened.
+        /// The time of the event.
         at: Instant,
     },
     /// A handler blocks its thread for longer than [`stuck_after`](crate::Builder::stuck_after).
     #[non_exhaustive]
     Stuck {
-        /// Its key; `None` for a keyless message.
+        /// The key; `None` for a keyless message.
         key: Option<K>,
-        /// For how long it has not returned, at least.
+        /// The time for which it has not returned, at least.
         lasted: Duration,
-        /// When it was found out.
+        /// The time at which the block was detected.
         at: Instant,
     },
 }
 
-/// What happened to a source.
+/// An event of a source.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
@@ -117,43 +117,43 @@ pub enum SourceEvent {
     /// It has failed, and will be opened again.
     #[non_exhaustive]
     Failed {
-        /// Why, cut to 256 characters.
+        /// The reason, cut to 256 characters.
         why: String,
     },
-    /// It has not answered for so long, and will be opened again.
+    /// It has not answered for this time, and will be opened again.
     #[non_exhaustive]
     Stalled {
-        /// For how long.
+        /// The time without an answer.
         lasted: Duration,
     },
     /// It has taken messages back.
     #[non_exhaustive]
     Revoked {
-        /// How many of them were here.
+        /// The number of its messages that were here.
         messages: usize,
     },
-    /// The source has lost them, or attempts did not end in time: what settles of these messages is
-    /// not told to the source any more.
+    /// The source has lost messages, or attempts at them did not end in time: the source is not
+    /// told any more how these messages settle.
     #[non_exhaustive]
     Overdue {
-        /// How many attempts were dropped.
+        /// The number of attempts that were dropped.
         messages: usize,
     },
     /// A part of it fails, or fails for another reason than before, and the others go on: a
     /// partition, a stream, a table.
     #[non_exhaustive]
     PartFailed {
-        /// Its name, as the source writes it.
+        /// The name of the part, as the source writes it.
         part: String,
-        /// Why, cut to 256 characters.
+        /// The reason, cut to 256 characters.
         why: String,
     },
-    /// A part that has failed works again.
+    /// A failed part works again.
     #[non_exhaustive]
     PartRecovered {
-        /// Its name, as the source writes it.
+        /// The name of the part, as the source writes it.
         part: String,
-        /// For how long it has failed.
+        /// The time for which it failed.
         lasted: Duration,
     },
     /// Its intake has ended.
@@ -161,7 +161,7 @@ pub enum SourceEvent {
 }
 
 impl<K> Event<K> {
-    /// The key it is about, if there is one.
+    /// Returns the key of the event, if there is one.
     pub fn key(&self) -> Option<&K> {
         match self {
             Self::DeadLettered { key, .. }
@@ -174,7 +174,7 @@ impl<K> Event<K> {
         }
     }
 
-    /// When it happened.
+    /// Returns the time of the event.
     pub fn at(&self) -> Instant {
         match self {
             Self::DeadLettered { at, .. }

@@ -1,4 +1,4 @@
-//! Where events go in, and one bounded queue for each subscriber.
+//! The entry of events, and one bounded queue for each subscriber.
 //!
 //! Not `tokio::sync::broadcast`: that drops overwritten values, which hold the user's keys, and
 //! clones wakers under its lock. Here only pointers move under the lock; keys are cloned and

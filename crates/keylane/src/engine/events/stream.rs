@@ -1,4 +1,4 @@
-//! The subscriber's end.
+//! The stream of events of one subscriber.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,13 +11,12 @@ use keylane_rt::Arc;
 use super::Event;
 use super::feed::{Feed, Found, Shared};
 
-/// What happens in a dispatcher, from [`events`](crate::Dispatcher::events) on.
+/// The events of a dispatcher, from the call of [`events`](crate::Dispatcher::events) on.
 ///
-/// Each subscriber has a queue of its own, bounded by
-/// [`event_capacity`](crate::Builder::event_capacity) (1,024 unless set). The engine never waits
-/// for a slow subscriber: when its queue is full, the oldest event is dropped for the new one. An
-/// [`Overflowed`](Event::Overflowed) pushes nothing out and is dropped itself.
-/// [`lost`](Self::lost) counts what was dropped.
+/// Each subscriber has its own queue, bounded by [`event_capacity`](crate::Builder::event_capacity)
+/// (1,024 by default). The engine never waits for a slow subscriber: when its queue is full, the
+/// oldest event is dropped for the new one. An [`Overflowed`](Event::Overflowed) pushes nothing out
+/// and is dropped itself. [`lost`](Self::lost) counts the dropped events.
 ///
 /// It is a [`Stream`] as well. It keeps neither the dispatcher nor its intake open.
 ///
@@ -67,12 +66,12 @@ impl<K: Clone> Events<K> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it is ready, nothing is taken and nothing is lost.
+    /// If the future is dropped before it is ready, no event is taken and none is lost.
     pub async fn recv(&mut self) -> Option<Event<K>> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// The next event, if there is one already.
+    /// Returns the next event, if there is one already.
     ///
     /// `None` does not say whether the dispatcher has ended; [`recv`](Self::recv) does.
     ///
@@ -102,7 +101,7 @@ impl<K: Clone> Events<K> {
 }
 
 impl<K> Events<K> {
-    /// How many events this subscriber has lost so far because its queue was full.
+    /// Returns how many events this subscriber has lost so far because its queue was full.
     pub fn lost(&self) -> u64 {
         self.shared.lost(self.number)
     }

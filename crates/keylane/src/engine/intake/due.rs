@@ -1,4 +1,4 @@
-//! What is due: retries, lanes that wait, delayed messages.
+//! Due timers: retries, lanes that wait, delayed messages.
 
 use keylane_lanes::{Due, Effects};
 use keylane_rt::clock::Instant;

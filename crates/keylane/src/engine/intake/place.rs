@@ -244,8 +244,8 @@ impl<'a, T: Spec> Placer<'a, T> {
 
     /// The lease of a key that has a lane from now on, if it is held.
     ///
-    /// A runner would look it up otherwise, and a lock that one task alone takes costs less than one
-    /// that wanders from processor to processor.
+    /// A runner would look it up otherwise, and a lock that one task alone takes costs less than
+    /// one that wanders from processor to processor.
     #[inline]
     fn lease(&self, hash: u64, key: &T::Key) -> Option<HeldLease> {
         let (leases, moment) = self.leases?;

@@ -381,8 +381,8 @@ impl<T: Spec> Router<T> {
     }
 }
 
-/// Hands back the rest of a burst if the key's own `Eq` or `Clone`, which run where a lane is looked
-/// for, panic.
+/// Hands back the rest of a burst if the key's own `Eq` or `Clone`, which run where a lane is
+/// looked for, panic.
 ///
 /// The current message is lost then, and its receipt says so.
 struct Arrivals<'a, T: Spec> {
@@ -413,8 +413,8 @@ impl<T: Spec> Drop for Arrivals<'_, T> {
 /// Cleans up however the task ends.
 ///
 /// Normally everything has settled and there is nothing to do. If the runtime drops the task, or
-/// the key's own `Eq` or `Clone` panics in it, this is an abort: senders are refused, and everything
-/// that is left is handed back.
+/// the key's own `Eq` or `Clone` panics in it, this is an abort: senders are refused, and
+/// everything that is left is handed back.
 impl<T: Spec> Drop for Router<T> {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.engine);

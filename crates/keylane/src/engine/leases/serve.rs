@@ -44,8 +44,8 @@ pub(crate) async fn serve_leases<T: Spec>(
     let mut rounds = Rounds::new(caught(|| leases.linger()).unwrap_or_default());
     let is_full = || caught(|| leases.is_full()).unwrap_or(false);
     let mut reports = Reports::default();
-    // Unconstrained: all have the budget of this task. Once it is spent, each call would wake itself,
-    // and thousands of calls would be polled for each that gets on.
+    // Unconstrained: all have the budget of this task. Once it is spent, each call would wake
+    // itself, and thousands of calls would be polled for each that gets on.
     let mut asked = FuturesUnordered::new();
     // Keys in backoff do not delay keys that were not asked for yet.
     let mut waiting = FuturesUnordered::new();

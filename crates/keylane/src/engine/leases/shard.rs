@@ -1,4 +1,4 @@
-//! The leases of some keys, and what is known of them. Pure but for the leases themselves.
+//! The leases of some keys, and their last known state. Pure but for the leases themselves.
 
 use std::task::Context;
 
@@ -28,9 +28,9 @@ struct Entry<K> {
     state: u32,
 }
 
-/// In which tick a lease ends, as it said when it was asked last: the first one, if it was lost or not
-/// asked. And in the highest bit, whether its key had no lane when it was last looked at, and was not
-/// used since.
+/// In which tick a lease ends, as it said when it was asked last: the first one, if it was lost or
+/// not asked. And in the highest bit, whether its key had no lane when it was last looked at, and
+/// was not used since.
 #[derive(Clone, Copy, Default)]
 struct Until(u32);
 
@@ -38,8 +38,8 @@ struct Until(u32);
 #[derive(Clone, Copy, Default)]
 struct Token([u8; 8]);
 
-/// A lease that was held when it was looked up. It fits beside the tag of a job's work, so that a job
-/// that carries one is not larger than others.
+/// A lease that was held when it was looked up. It fits beside the tag of a job's work, so that a
+/// job that carries one is not larger than others.
 #[derive(Clone, Copy)]
 pub(crate) struct HeldLease {
     token: Token,

@@ -1,4 +1,4 @@
-//! What a message takes up: its room, its attempts, its class.
+//! The charge of a message: its room, its attempts, its class.
 
 use std::cell::Cell;
 

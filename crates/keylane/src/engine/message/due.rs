@@ -1,4 +1,4 @@
-//! What a timer, or a question to the version store, is for.
+//! The purpose of a timer, or of a question to the version store.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the engine owes for a message, and the messages with it that are no job yet.
+//! The obligation of the engine for a message, and the messages with it that are no job yet.
 
 use keylane_lanes::Item;
 use keylane_rt::clock::Instant;

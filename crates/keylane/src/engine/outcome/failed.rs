@@ -25,8 +25,8 @@ const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
 impl<T: Spec> Engine<T> {
-    /// Handles a failed attempt. Returns what the runner runs next: the dead letter, or the next job
-    /// of the key. `None`: the message waits.
+    /// Handles a failed attempt. Returns what the runner runs next: the dead letter, or the next
+    /// job of the key. `None`: the message waits.
     pub(in super::super) fn failed(
         self: &Arc<Self>,
         tally: &mut Tally,
@@ -275,8 +275,8 @@ impl<T: Spec> Engine<T> {
         next
     }
 
-    /// Holds a message without a lane until its retry is due; without one, until its generation or the
-    /// intake ends. It does not count against the capacity meanwhile.
+    /// Holds a message without a lane until its retry is due; without one, until its generation or
+    /// the intake ends. It does not count against the capacity meanwhile.
     fn hold_laneless(&self, tally: &mut Tally, mut held: Held<T>, retry_at: Option<Instant>) {
         self.flush(tally);
         let mut freed = Freed::default();

@@ -29,7 +29,7 @@ pub(in super::super) enum Outcome<T: Types> {
 }
 
 impl<T: Types> Outcome<T> {
-    /// What its source is told.
+    /// The outcome that its source learns.
     #[inline]
     fn for_source(&self) -> SourceOutcome {
         match self {
@@ -58,8 +58,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Most settlements before a flush. Each may wake a sender that waits for room, which costs as much
-    /// as several messages.
+    /// Most settlements before a flush. Each may wake a sender that waits for room, which costs as
+    /// much as several messages.
     pub(crate) const MOST: u32 = 128;
 
     /// Adds the bytes of one message. False: a flush is needed first.
@@ -283,8 +283,8 @@ impl<T: Spec> Engine<T> {
         self.probe.counters.handed_back.add(1);
     }
 
-    /// Hands back what was to start with a message that settles without having started. Where its lane
-    /// goes on, the batch was split before, and there is nothing left of it.
+    /// Hands back what was to start with a message that settles without having started. Where its
+    /// lane goes on, the batch was split before, and there is nothing left of it.
     #[cold]
     fn hand_back_members(
         &self,

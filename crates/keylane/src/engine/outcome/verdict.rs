@@ -10,8 +10,8 @@ use crate::retry::Retry;
 pub(super) struct Policy<'a, K, M, E> {
     pub(super) retry: Option<&'a Retry<E>>,
     pub(super) on_exhausted: &'a OnExhausted<K, M, E>,
-    /// Whether the message has a key. Without a key there is no lane to halt, and a message of a source
-    /// is held by itself.
+    /// Whether the message has a key. Without a key there is no lane to halt, and a message of a
+    /// source is held by itself.
     pub(super) is_keyed: bool,
     /// Whether the message has a source.
     pub(super) is_of_source: bool,
@@ -24,7 +24,8 @@ pub(super) enum Verdict {
     Retry(Duration),
     /// Deliver it to the dead-letter sink. Its lane waits for the delivery.
     DeadLetter,
-    /// Halt its lane until an operator decides. Without a lane, hold it until its source takes it back.
+    /// Halt its lane until an operator decides. Without a lane, hold it until its source takes it
+    /// back.
     Halt,
     /// Settle it as discarded. Its lane goes on.
     Discard,

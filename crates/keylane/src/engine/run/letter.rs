@@ -205,8 +205,8 @@ impl<T: Spec> Drop for LetterInFlight<T> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Has the source of a message keep its dead letter, and those of the messages that were merged
-    /// into it theirs.
+    /// Gives the dead letter of a message to its source, and the letters of the messages that were
+    /// merged into it to theirs.
     async fn dead_letter_at_source(&self, letter: &LetterAndEnvelope<T>) -> Result<(), String> {
         let (letter, envelope) = letter;
         let (why, cause) = (self.why(&letter.failure), letter.failure.cause());

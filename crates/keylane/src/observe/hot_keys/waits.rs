@@ -82,7 +82,8 @@ impl Waits {
         self.size
     }
 
-    /// The handlers that wait in this part of the places, and since when. `None`: no place is there.
+    /// The handlers that wait in this part of the places, and since when. `None`: no place is
+    /// there.
     pub(super) fn part(&self, from: usize, len: usize) -> Option<Vec<Wait>> {
         if from >= self.size {
             return None;
