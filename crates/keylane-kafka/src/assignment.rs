@@ -165,8 +165,8 @@ impl<Q> Assignment<Q> {
         self.end(slots, Phase::Revoked)
     }
 
-    /// Partitions of which something was given back are to be read again from their frontier. Returns
-    /// the generations that have to end first.
+    /// Partitions of which something was given back are to be read again from their frontier.
+    /// Returns the generations that have to end first.
     pub(crate) fn rewind(&mut self) -> Vec<Generation> {
         let slots = self.slots.iter().enumerate();
         let returned = slots.filter(|(_, slot)| {

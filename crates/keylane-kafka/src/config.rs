@@ -25,8 +25,8 @@ pub enum StartAt {
     /// At the first record of the log: nothing is left out.
     #[default]
     Earliest,
-    /// At the end of the log: only what is produced from now on. The offset is committed at once, so
-    /// that what comes before the first handled record is not left out after a restart.
+    /// At the end of the log: only what is produced from now on. The offset is committed at once,
+    /// so that what comes before the first handled record is not left out after a restart.
     ///
     /// That is for the first start of a group, and for what is there then: while nothing at all is
     /// committed of the topics that it reads (of any topic, if it reads a
@@ -38,7 +38,8 @@ pub enum StartAt {
 /// What happens when retention has overtaken what the group has committed of a partition: records
 /// were deleted before they were handled.
 ///
-/// A warning in the log says both numbers, and [`PartitionStatus`](crate::PartitionStatus) has them.
+/// A warning in the log says both numbers, and [`PartitionStatus`](crate::PartitionStatus) has
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOvertaken {
@@ -60,8 +61,8 @@ pub enum Keyless {
     /// [`key_by_opt`](keylane::Dispatcher::key_by_opt), or take its key from the payload.
     #[default]
     Unordered,
-    /// They get the name of their partition as their key, as `topic/number`: they are handled in the
-    /// order of their partition.
+    /// They get the name of their partition as their key, as `topic/number`: they are handled in
+    /// the order of their partition.
     ByPartition,
 }
 
@@ -105,8 +106,8 @@ const DEFAULTS: [(&str, &str); 8] = [
     // How long the client asks for nothing after it had enough. A second, as it is by default, is a
     // pause of a second for each of the above.
     ("fetch.queue.backoff.ms", "5"),
-    // One request at a time is on its way to a broker. While it waits for records of partitions that
-    // have none, the others that have become empty here wait, too.
+    // One request at a time is on its way to a broker. While it waits for records of partitions
+    // that have none, the others that have become empty here wait, too.
     ("fetch.wait.max.ms", "20"),
     ("topic.metadata.refresh.interval.ms", "30000"),
     // Says where the partitions end, without a question to their brokers.
@@ -167,8 +168,8 @@ impl Builder {
         }
     }
 
-    /// Reads this topic, beside others that are named. It may appear later: until then there is a warning
-    /// in the log, and nothing to handle.
+    /// Reads this topic, beside others that are named. It may appear later: until then there is a
+    /// warning in the log, and nothing to handle.
     pub fn topic(mut self, name: impl Into<String>) -> Self {
         self.topics.push(name.into());
         self
@@ -177,19 +178,19 @@ impl Builder {
     /// Reads all topics whose whole names match this regular expression, also those that appear
     /// later: `orders|refunds` takes these two, and neither `orders.dead` nor `my-refunds`.
     ///
-    /// In the classic protocol of groups it is an extended one of POSIX, and in the new one of RE2. A
-    /// pattern takes no topic whose name begins with `__`: those are Kafka's own, such as the one in
-    /// which it keeps what groups commit. Name such a topic with [`topic`](Self::topic).
+    /// In the classic protocol of groups it is an extended one of POSIX, and in the new one of RE2.
+    /// A pattern takes no topic whose name begins with `__`: those are Kafka's own, such as the one
+    /// in which it keeps what groups commit. Name such a topic with [`topic`](Self::topic).
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
         self
     }
 
-    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those that
-    /// would break a guarantee of this crate are refused by [`build`](Self::build).
+    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those
+    /// that would break a guarantee of this crate are refused by [`build`](Self::build).
     ///
-    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`, since
-    /// there are passwords among them.
+    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`,
+    /// since there are passwords among them.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
@@ -201,8 +202,8 @@ impl Builder {
         self
     }
 
-    /// What happens when records were deleted before they were handled; [`OnOvertaken::Earliest`] by
-    /// default.
+    /// What happens when records were deleted before they were handled; [`OnOvertaken::Earliest`]
+    /// by default.
     pub fn on_overtaken(mut self, on_overtaken: OnOvertaken) -> Self {
         self.on_overtaken = on_overtaken;
         self
@@ -243,9 +244,10 @@ impl Builder {
         self
     }
 
-    /// How long the metadata of a commit may be, in characters; 4,096 by default, as in the broker's
-    /// `offset.metadata.max.bytes`. A broker that takes less is given less. With 0 there is none, and
-    /// what is done beyond the committed offset is handled again by the next owner of a partition.
+    /// How long the metadata of a commit may be, in characters; 4,096 by default, as in the
+    /// broker's `offset.metadata.max.bytes`. A broker that takes less is given less. With 0 there
+    /// is none, and what is done beyond the committed offset is handled again by the next owner of
+    /// a partition.
     pub fn metadata_chars(mut self, most: usize) -> Self {
         self.metadata_chars = most;
         self
@@ -264,9 +266,9 @@ impl Builder {
     ///
     /// The record is read from the log again, and written to the topic by a producer with the
     /// properties of this client that are about the connection. It is committed when the letter is
-    /// there. A pattern that fits the topic of the letters does not take it. The topic must exist, unless
-    /// the brokers make topics that are written to; if it does not, there is a warning in the log when the
-    /// source is opened, and keys that have a letter wait.
+    /// there. A pattern that fits the topic of the letters does not take it. The topic must exist,
+    /// unless the brokers make topics that are written to; if it does not, there is a warning in
+    /// the log when the source is opened, and keys that have a letter wait.
     pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
         self.letters = Some(topic.into());
         self
@@ -282,13 +284,14 @@ impl Builder {
         Ok(KafkaSource::new(self.check()?, maker))
     }
 
-    /// Checks the settings, as [`build`](Self::build) does. The source hands over what this function
-    /// makes of each record. It sees the record where the client has it, so that what is not needed
-    /// is not copied.
+    /// Checks the settings, as [`build`](Self::build) does. The source hands over what this
+    /// function makes of each record. It sees the record where the client has it, so that what is
+    /// not needed is not copied.
     ///
     /// There is no place for an error: let the message say that it cannot be decoded, and have its
-    /// handler fail. So its key waits for it as for any other, and its dead letter is the record as it
-    /// is in the log. [`decode`](keylane::source::Source::decode) does that by itself, with copies.
+    /// handler fail. So its key waits for it as for any other, and its dead letter is the record as
+    /// it is in the log. [`decode`](keylane::source::Source::decode) does that by itself, with
+    /// copies.
     ///
     /// # Panics
     ///
@@ -506,8 +509,8 @@ fn whole(pattern: &str) -> String {
 
 /// Whether it is an expression by itself: together with what [`whole`] puts around it, others are.
 fn check_pattern(pattern: &str) -> Result<(), ConfigError> {
-    // The client reads a list there, with commas between them: one that has a comma is looked at when the
-    // group is joined.
+    // The client reads a list there, with commas between them: one that has a comma is looked at
+    // when the group is joined.
     if pattern.contains(',') {
         return Ok(());
     }
@@ -596,8 +599,8 @@ impl Config {
         self.topics.iter().cloned().chain(patterns).collect()
     }
 
-    /// Whether a topic is read that the group gives. With the new protocol the brokers look for those
-    /// that match, and know nothing of what is ignored here.
+    /// Whether a topic is read that the group gives. With the new protocol the brokers look for
+    /// those that match, and know nothing of what is ignored here.
     pub(crate) fn takes(&self, topic: &str) -> bool {
         let is_letters = |letters: &DeadLetterTopic| letters.name() == topic;
         self.topics.iter().any(|one| one == topic)

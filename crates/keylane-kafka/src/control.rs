@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// The view into a [`KafkaSource`](crate::KafkaSource) from outside: how far its partitions are, and
-/// which of them are paused. It can be cloned, and is taken with
+/// The view into a [`KafkaSource`](crate::KafkaSource) from outside: how far its partitions are,
+/// and which of them are paused. It can be cloned, and is taken with
 /// [`KafkaSource::control`](crate::KafkaSource::control) before the source is consumed.
 ///
 /// A single key is paused in its lane: see
@@ -44,10 +44,11 @@ pub struct PartitionStatus {
     pub committed: Option<u64>,
     /// One past the last offset that was handed over.
     pub end: u64,
-    /// One past the last record of the log that may be read, as the client knew it a second ago. Without
-    /// [`read_uncommitted`](https://kafka.apache.org/documentation/#consumerconfigs_isolation.level) that
-    /// is where the first open transaction begins. `None`: it is not known yet, or the property
-    /// `statistics.interval.ms` is 0.
+    /// One past the last record of the log that may be read, as the client knew it a second ago.
+    /// Without
+    /// [`read_uncommitted`](https://kafka.apache.org/documentation/#consumerconfigs_isolation.level)
+    /// that is where the first open transaction begins. `None`: it is not known yet, or the
+    /// property `statistics.interval.ms` is 0.
     pub log_end: Option<u64>,
     /// How many records were handed over and are not settled.
     pub open: usize,
@@ -55,13 +56,13 @@ pub struct PartitionStatus {
     pub beyond: u64,
     /// [`Control::pause`] was called for it.
     pub is_paused: bool,
-    /// Retention had overtaken what was committed of it when it was given to this process, or it was
-    /// to [halt](crate::OnOvertaken::Halt) then.
+    /// Retention had overtaken what was committed of it when it was given to this process, or it
+    /// was to [halt](crate::OnOvertaken::Halt) then.
     pub overtaken: Option<Overtaken>,
     /// It cannot be read now, or not begun, and is tried again: the others go on.
     pub failure: Option<PartitionFailure>,
-    /// Nothing more is handed over, because the metadata of a commit is nearly as long as it may be:
-    /// see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
+    /// Nothing more is handed over, because the metadata of a commit is nearly as long as it may
+    /// be: see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
     pub is_full: bool,
 }
 
@@ -99,13 +100,14 @@ impl PartitionStatus {
 }
 
 impl Control {
-    /// The partitions that this process has, by topic and number, as they were at most a second ago.
+    /// The partitions that this process has, by topic and number, as they were at most a second
+    /// ago.
     pub fn partitions(&self) -> Vec<PartitionStatus> {
         lock(&self.shared.partitions).clone()
     }
 
-    /// Has nothing more of this partition handed over. What was handed over goes on. It holds for the
-    /// life of the source, also if the partition is not here yet, or goes and comes back.
+    /// Has nothing more of this partition handed over. What was handed over goes on. It holds for
+    /// the life of the source, also if the partition is not here yet, or goes and comes back.
     pub fn pause(&self, topic: impl Into<String>, partition: i32) {
         self.change(|paused| {
             paused.insert((topic.into(), partition));

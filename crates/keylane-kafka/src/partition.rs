@@ -25,12 +25,13 @@ const FULL: (usize, usize) = (3, 4);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetadataFull {
-    /// The partition goes on. What does not fit is handled again by the next owner of the partition,
-    /// unless the frontier has passed it by then.
+    /// The partition goes on. What does not fit is handled again by the next owner of the
+    /// partition, unless the frontier has passed it by then.
     #[default]
     Repeat,
-    /// The partition hands over nothing more from three quarters of the limit on, until there is less
-    /// beyond. So a key that is slow or halted stops the partition, and next to nothing is repeated.
+    /// The partition hands over nothing more from three quarters of the limit on, until there is
+    /// less beyond. So a key that is slow or halted stops the partition, and next to nothing is
+    /// repeated.
     Pause,
 }
 

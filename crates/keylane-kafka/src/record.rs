@@ -12,8 +12,8 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _, Timestamp};
 
 use crate::config::Keyless;
 
-/// Keys and payloads are put into blocks of this size together. A block lives as long as one of them,
-/// so it is not much larger than what a parked message has of its own.
+/// Keys and payloads are put into blocks of this size together. A block lives as long as one of
+/// them, so it is not much larger than what a parked message has of its own.
 const BLOCK: usize = 4_096;
 
 /// What is larger has a block of its own.
@@ -24,8 +24,8 @@ const NO_TEXT: &str = "\u{fffd}";
 
 /// Where a record is in Kafka: its topic, its partition and its offset there.
 ///
-/// It is the [`id`](RawMessage::id) of the message, written as `topic/partition@offset`: the same when
-/// the record comes again.
+/// It is the [`id`](RawMessage::id) of the message, written as `topic/partition@offset`: the same
+/// when the record comes again.
 ///
 /// # Examples
 ///
@@ -120,15 +120,15 @@ impl<'a> Record<'a> {
         self.message.payload()
     }
 
-    /// Names and values of its headers, in their order. A name may be there more than once. One that
-    /// is no UTF-8 is `\u{fffd}` here, and has no value.
+    /// Names and values of its headers, in their order. A name may be there more than once. One
+    /// that is no UTF-8 is `\u{fffd}` here, and has no value.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + use<'a> {
         let headers = self.message.headers();
         let all = 0..headers.map_or(0, |headers| headers.count());
         all.filter_map(move |place| {
             let headers = headers?;
-            // The client panics at a name that is no UTF-8, and a broker takes any. There is no other
-            // way to its value.
+            // The client panics at a name that is no UTF-8, and a broker takes any. There is no
+            // other way to its value.
             let header = catch_unwind(AssertUnwindSafe(|| headers.get(place)));
             Some(header.map_or((NO_TEXT, None), |header| (header.key, header.value)))
         })

@@ -34,7 +34,8 @@ pub(crate) enum Begin {
     Halted(Overtaken),
 }
 
-/// Where a partition begins. `at_end`: the group begins with it, and only with what comes from now on.
+/// Where a partition begins. `at_end`: the group begins with it, and only with what comes from now
+/// on.
 pub(crate) fn begin(
     committed: Committed,
     log: Log,

@@ -90,8 +90,8 @@ fn what_is_short_is_written_as_by_parallel_consumer() {
     assert!(forms("run of 40000").contains(&text), "{text}");
 }
 
-/// What Parallel Consumer refuses is refused. What it reads is read alike, but for a length below 0,
-/// from which it makes an offset that is not there.
+/// What Parallel Consumer refuses is refused. What it reads is read alike, but for a length below
+/// 0, from which it makes an offset that is not there.
 #[test]
 fn what_is_odd_is_read_as_by_parallel_consumer() {
     for edge in vectors()["edges"].as_array().unwrap() {

@@ -55,8 +55,9 @@ pub enum ErrorKind {
     /// The server cannot be reached, has not answered in time, or is loading its data. Try again: a
     /// command that was under way may have been done.
     Unreachable,
-    /// The server cannot do it now: it runs a script for too long, has no memory or no disk left, is a
-    /// replica, or a part of the cluster is down or moves to another node. Nothing was done. Try again.
+    /// The server cannot do it now: it runs a script for too long, has no memory or no disk left,
+    /// is a replica, or a part of the cluster is down or moves to another node. Nothing was done.
+    /// Try again.
     Unable,
     /// The user or the password is refused, or may not do this.
     Denied,
@@ -130,8 +131,8 @@ impl From<redis::RedisError> for RedisError {
         Self {
             kind,
             message: error.to_string(),
-            // After a time-out the connection may be silent for good. A replica that was a primary must
-            // be left as well, and one that does not know who this is.
+            // After a time-out the connection may be silent for good. A replica that was a primary
+            // must be left as well, and one that does not know who this is.
             breaks_connection: code
                 .is_none_or(|code| matches!(code, "READONLY" | "LOADING" | "NOAUTH")),
         }

@@ -109,8 +109,8 @@ impl ConnectionLike for Link {
     }
 }
 
-/// How long a connection was not used that is asked whether it is alive before it is used again: its
-/// server may have been started anew.
+/// How long a connection was not used that is asked whether it is alive before it is used again:
+/// its server may have been started anew.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// A connection for callers that come and go: made when it is first needed, and again after it has
@@ -143,8 +143,8 @@ impl Reconnecting {
         Ok(new)
     }
 
-    /// Runs a call with the connection. If it fails because the connection has, the next caller gets a
-    /// new one.
+    /// Runs a call with the connection. If it fails because the connection has, the next caller
+    /// gets a new one.
     pub(crate) async fn with<T>(
         &self,
         call: impl AsyncFnOnce(&mut Link) -> Result<T, RedisError>,

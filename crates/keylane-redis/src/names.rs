@@ -7,9 +7,10 @@
 //! {shop}orders  {shop}:keylane:12:{shop}orders:…
 //! ```
 //!
-//! 1. The tag is that of the name, or the name itself if it has none, so both are in one slot of a cluster.
-//! 2. A name that has a tag follows, behind its length: two names have nothing in common, whatever stands
-//!    behind them. What we write there never begins with a digit.
+//! 1. The tag is that of the name, or the name itself if it has none, so both are in one slot of a
+//!    cluster.
+//! 2. A name that has a tag follows, behind its length: two names have nothing in common, whatever
+//!    stands behind them. What we write there never begins with a digit.
 //! 3. A name that begins like one of our keys is refused. So none of them is a key of the user.
 
 use bytes::Bytes;
@@ -31,7 +32,8 @@ pub(crate) fn check(what: &'static str, name: &[u8]) -> Result<(), ConfigError> 
     }
 }
 
-/// The key of ours with this in its end, which belongs to a [checked](check) name, and is in its slot.
+/// The key of ours with this in its end, which belongs to a [checked](check) name, and is in its
+/// slot.
 pub(crate) fn beside(name: &[u8], end: &[&[u8]]) -> Bytes {
     let tag = tag_of(name);
     let length = tag.map(|_| format!("{}:", name.len())).unwrap_or_default();
@@ -43,7 +45,8 @@ pub(crate) fn beside(name: &[u8], end: &[&[u8]]) -> Bytes {
     [&front, &itself[..], end].concat().concat().into()
 }
 
-/// The same in a slot of its own, one for each number: the tag of the name has the number behind it.
+/// The same in a slot of its own, one for each number: the tag of the name has the number behind
+/// it.
 pub(crate) fn beside_in(name: &[u8], number: u16, end: &[&[u8]]) -> Bytes {
     let (number, length) = (format!("/{number}"), format!("{}:", name.len()));
     let tag = tag_of(name).unwrap_or(name);

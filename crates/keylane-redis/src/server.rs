@@ -14,8 +14,8 @@ const RESPONSE: Duration = Duration::from_secs(5);
 /// How long a connection may take, unless set.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A server of Redis or Valkey, or a cluster of them: where it is, and how long it may take. Cheap to
-/// clone. It holds no connection: each source, queue and sink makes its own.
+/// A server of Redis or Valkey, or a cluster of them: where it is, and how long it may take. Cheap
+/// to clone. It holds no connection: each source, queue and sink makes its own.
 ///
 /// The versions that are tested are Redis 7.0 and 8 and Valkey 9. At least Redis 7.0 is needed.
 ///
@@ -84,8 +84,8 @@ impl Redis {
         }
     }
 
-    /// How long a server may take to answer a command; 5 seconds unless set. A command that waits for
-    /// news may take that much longer than it waits.
+    /// How long a server may take to answer a command; 5 seconds unless set. A command that waits
+    /// for news may take that much longer than it waits.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
@@ -109,8 +109,8 @@ impl Redis {
         self.connect_for(Duration::ZERO).await
     }
 
-    /// The same, for commands that wait for news for up to so long. Nothing else goes through it: what
-    /// is sent behind such a command is answered after it.
+    /// The same, for commands that wait for news for up to so long. Nothing else goes through it:
+    /// what is sent behind such a command is answered after it.
     pub(crate) async fn connect_for(&self, wait: Duration) -> Result<Link, RedisError> {
         let limit = self.response_timeout + wait;
         match &self.address {

@@ -1,7 +1,7 @@
 //! The queue of a partition in one assignment.
 //!
-//! All queues of a partition are one queue in the client. So one that is read beyond its assignment takes
-//! the records of the next one, and they are lost. It is shut before the group goes on.
+//! All queues of a partition are one queue in the client. So one that is read beyond its assignment
+//! takes the records of the next one, and they are lost. It is shut before the group goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

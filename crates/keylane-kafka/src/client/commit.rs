@@ -29,8 +29,9 @@ pub(crate) struct ToCommit {
     pub(crate) commit: Commit,
 }
 
-/// Commits these, as far as they are still ours, and waits for the answer of the broker: call it where a thread may block. (The client
-/// tells the outcome of a commit that is not waited for to no one.)
+/// Commits these, as far as they are still ours, and waits for the answer of the broker: call it
+/// where a thread may block. (The client tells the outcome of a commit that is not waited for to no
+/// one.)
 pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars: usize) -> Answer {
     let began = Instant::now();
     let encode = |one: &ToCommit| {

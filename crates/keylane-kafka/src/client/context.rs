@@ -1,8 +1,8 @@
 //! What the client calls: the partitions that the group gives and takes.
 //!
-//! A rebalance is a call in the thread of the session. While it has not returned, the group waits. So
-//! a partition that is to go is reported to the source, and the call returns when the source has let
-//! go of it: nothing of it runs any more then, and its frontier is committed.
+//! A rebalance is a call in the thread of the session. While it has not returned, the group waits.
+//! So a partition that is to go is reported to the source, and the call returns when the source has
+//! let go of it: nothing of it runs any more then, and its frontier is committed.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,8 +54,8 @@ pub(crate) enum News {
     Revoked(Vec<(String, i32)>, Release),
     /// These are gone: another member may have them already.
     Lost(Vec<(String, i32)>),
-    /// A topic was deleted and made anew under its name. The client may go on in its log where it was in
-    /// the one of before.
+    /// A topic was deleted and made anew under its name. The client may go on in its log where it
+    /// was in the one of before.
     MadeAnew { topic: String, goes_on: bool },
     /// A topic may not be read. The client does not say which.
     Refused,
@@ -140,9 +140,9 @@ pub(crate) struct Context {
     /// The session ends: no call waits for anything any more.
     ends: Arc<AtomicBool>,
     config: Arc<Config>,
-    /// Locked while a commit is on its way. The client commits in the name of the member that it is when
-    /// it gets to it: one that was out in between, and has joined again, would be believed about
-    /// partitions that others have by now.
+    /// Locked while a commit is on its way. The client commits in the name of the member that it is
+    /// when it gets to it: one that was out in between, and has joined again, would be believed
+    /// about partitions that others have by now.
     owned: Mutex<Owned>,
     /// Which failures were logged lately, and when.
     said: Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>,
@@ -293,7 +293,8 @@ impl Context {
         }
     }
 
-    /// Whether a failure of the client is to be logged. While brokers are away it reports twenty a second.
+    /// Whether a failure of the client is to be logged. While brokers are away it reports twenty a
+    /// second.
     fn is_news(&self, error: &KafkaError) -> bool {
         let code = error.rdkafka_error_code();
         // It only sums up what was reported before.
@@ -353,8 +354,8 @@ impl Context {
     }
 }
 
-/// What the group has committed of these partitions. What is not known is asked for later: the group
-/// does not wait for it.
+/// What the group has committed of these partitions. What is not known is asked for later: the
+/// group does not wait for it.
 fn ask_for_committed(
     consumer: &Consumer,
     partitions: &TopicPartitionList,

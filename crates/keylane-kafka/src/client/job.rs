@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 /// The answer of something that blocks a thread of its own.
 pub(crate) type Job<T> = oneshot::Receiver<T>;
 
-/// Runs something that blocks its thread. Not in one of the runtime's: the end of a runtime waits for
-/// those, and a client may wait for its brokers for long.
+/// Runs something that blocks its thread. Not in one of the runtime's: the end of a runtime waits
+/// for those, and a client may wait for its brokers for long.
 pub(crate) fn job<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Job<T>> {

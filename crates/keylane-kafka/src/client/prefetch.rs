@@ -124,8 +124,8 @@ impl<M> Prefetcher<M> {
         &self.thread
     }
 
-    /// How often the thread has looked at all partitions. It does so several times a second, unless a
-    /// function of the user's does not return.
+    /// How often the thread has looked at all partitions. It does so several times a second, unless
+    /// a function of the user's does not return.
     pub(crate) fn rounds(&self) -> u64 {
         self.shared.rounds.load(Ordering::Relaxed)
     }

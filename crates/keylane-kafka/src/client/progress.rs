@@ -42,8 +42,8 @@ struct Left {
 }
 
 impl Progress {
-    /// Looks where the partitions of a topic end now. One whose leader is away is asked when it is there
-    /// again.
+    /// Looks where the partitions of a topic end now. One whose leader is away is asked when it is
+    /// there again.
     pub(crate) async fn open(config: &Config, topic: &str) -> KafkaResult<Self> {
         let client = config.reader();
         let topic: Arc<str> = topic.into();

@@ -53,8 +53,8 @@ impl Reader {
         })
     }
 
-    /// Reads these records of a partition, in ascending order. What is not in the log any more is left
-    /// out. Blocks the thread.
+    /// Reads these records of a partition, in ascending order. What is not in the log any more is
+    /// left out. Blocks the thread.
     pub(crate) fn read(
         &mut self,
         topic: &Arc<str>,

@@ -25,8 +25,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// the last one that has it.
 const LET_GO: Duration = Duration::from_secs(10);
 
-/// When the client has said how far it is in its group. It does so every second, unless its statistics
-/// are switched off.
+/// When the client has said how far it is in its group. It does so every second, unless its
+/// statistics are switched off.
 const SAYS_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Session {
@@ -121,9 +121,9 @@ fn listen(consumer: Arc<Consumer>, ends: &AtomicBool) {
     }
 }
 
-/// A member that is joining does not leave: the client does not know yet by which name, or the broker
-/// hears nothing before it has answered the join. The group would wait for it as for one that is
-/// silent.
+/// A member that is joining does not leave: the client does not know yet by which name, or the
+/// broker hears nothing before it has answered the join. The group would wait for it as for one
+/// that is silent.
 fn wait_until_joined(consumer: &Consumer, since: Instant) {
     let context = consumer.context();
     let before = context.joining().seen;

@@ -1,8 +1,9 @@
 //! Topics that are made anew under their name, as the client says it.
 //!
 //! In the log of a new topic the client goes on at its old position, if that log is long enough
-//! (the FIXME at "changed id" in its `rdkafka_topic.c`). If the old one had leaders of later epochs,
-//! it does not read the new one at all. It shows the ids of topics nowhere but in what it logs.
+//! (the FIXME at "changed id" in its `rdkafka_topic.c`). If the old one had leaders of later
+//! epochs, it does not read the new one at all. It shows the ids of topics nowhere but in what it
+//! logs.
 
 use std::collections::{HashMap, VecDeque};
 

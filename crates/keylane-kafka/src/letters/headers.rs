@@ -18,8 +18,8 @@ const ATTEMPTS: &str = "keylane.attempts";
 const CAUSE: &str = "keylane.cause";
 const ERROR: &str = "keylane.error";
 
-/// What a record has of them from an earlier death is replaced. Other names that begin like them are
-/// not: a record of a spool is known by one.
+/// What a record has of them from an earlier death is replaced. Other names that begin like them
+/// are not: a record of a spool is known by one.
 const OURS: [&str; 8] = [
     TOPIC, PARTITION, OFFSET, TIME, GROUP, ATTEMPTS, CAUSE, ERROR,
 ];
@@ -64,8 +64,8 @@ pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> Raw
     letter
 }
 
-/// Whether the record has no key in its topic, and was handed over with the name of its partition in
-/// the place of one: see [`Keyless::ByPartition`](crate::Keyless::ByPartition).
+/// Whether the record has no key in its topic, and was handed over with the name of its partition
+/// in the place of one: see [`Keyless::ByPartition`](crate::Keyless::ByPartition).
 fn has_key_of_partition(record: &RawMessage) -> bool {
     let (Some(key), Some(id)) = (&record.key, &record.id) else {
         return false;

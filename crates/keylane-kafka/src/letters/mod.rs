@@ -19,7 +19,8 @@ use crate::producer::{Delivery, Producer, SendError};
 
 /// A topic for dead letters.
 ///
-/// A letter has the key, the payload and the headers of its record, and headers that say what it was:
+/// A letter has the key, the payload and the headers of its record, and headers that say what it
+/// was:
 ///
 /// | header | its value, as text |
 /// | --- | --- |
@@ -30,15 +31,17 @@ use crate::producer::{Delivery, Producer, SendError};
 /// | `keylane.cause` | one of `failed`, `panicked`, `timed out`, `undecodable`, `skipped`, … |
 /// | `keylane.error` | what is to be said about it, 2,000 characters at most |
 ///
-/// A letter is accepted when all replicas of the topic have it. It may be written twice if the process
-/// ends, or the partition goes, before the record is committed: the three headers of its place tell.
+/// A letter is accepted when all replicas of the topic have it. It may be written twice if the
+/// process ends, or the partition goes, before the record is committed: the three headers of its
+/// place tell.
 ///
-/// A letter is longer than its record by its headers. A topic that takes none so large refuses it, and
-/// the key of the record waits until it takes it: its `max.message.bytes` should be 10,000 above that
-/// of the topics that are read. A [`Producer`] of your own has a limit as well, `message.max.bytes`.
+/// A letter is longer than its record by its headers. A topic that takes none so large refuses it,
+/// and the key of the record waits until it takes it: its `max.message.bytes` should be 10,000
+/// above that of the topics that are read. A [`Producer`] of your own has a limit as well,
+/// `message.max.bytes`.
 ///
-/// It is a sink for what cannot be decoded ([`RawLetterSink`]), and for what a handler of raw messages
-/// has failed at ([`DeadLetterSink`]). For handlers of other messages use
+/// It is a sink for what cannot be decoded ([`RawLetterSink`]), and for what a handler of raw
+/// messages has failed at ([`DeadLetterSink`]). For handlers of other messages use
 /// [`Builder::dead_letters`](crate::Builder::dead_letters), and
 /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource).
 ///

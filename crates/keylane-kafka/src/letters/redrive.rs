@@ -35,9 +35,9 @@ const CONCURRENCY: usize = 256;
 /// redrive of the same group begins behind it. If the process ends before that, the letter is sent
 /// twice.
 ///
-/// Letters of one key are sent one after the other. So they come in the order in which they were given
-/// up on, if the topic of the letters has all of a key in one partition: this crate and the Java
-/// clients write it like that.
+/// Letters of one key are sent one after the other. So they come in the order in which they were
+/// given up on, if the topic of the letters has all of a key in one partition: this crate and the
+/// Java clients write it like that.
 ///
 /// # Examples
 ///
@@ -84,8 +84,8 @@ pub enum RedriveError {
         /// What the client says.
         why: String,
     },
-    /// The brokers refuse its user: it must be known to them, and have the right to read the topic and
-    /// to be a member of the group.
+    /// The brokers refuse its user: it must be known to them, and have the right to read the topic
+    /// and to be a member of the group.
     #[error(
         "after {redriven} letters: the brokers refuse the user of the redrive, which needs the right \
          `Read` for the topic `{topic}` and for the group `{group}`: {why}"
@@ -170,9 +170,9 @@ impl Redrive {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, a part of the letters has gone back, and no other is sent. Those that
-    /// are on their way are committed when they are there. If the runtime ends before that, they go a
-    /// second time with the next redrive.
+    /// If the future is dropped, a part of the letters has gone back, and no other is sent. Those
+    /// that are on their way are committed when they are there. If the runtime ends before that,
+    /// they go a second time with the next redrive.
     pub async fn run(self) -> Result<RedriveReport, RedriveError> {
         let refused = |redriven, why| RedriveError::NotAuthorized {
             topic: self.letters.clone(),
@@ -249,8 +249,8 @@ impl Redrive {
     }
 }
 
-/// Has no other letter sent when it is dropped. By itself a dispatcher finishes what it has, and that
-/// are thousands.
+/// Has no other letter sent when it is dropped. By itself a dispatcher finishes what it has, and
+/// that are thousands.
 struct CloseOnDrop(Dispatcher<Order, RawMessage, (), Failed>);
 
 impl Drop for CloseOnDrop {
@@ -263,8 +263,9 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Whether a broker says this to a user who may not do something, or whom it does not know. A source
-/// has no more of an error of its client than its words, and the name of the code is among them.
+/// Whether a broker says this to a user who may not do something, or whom it does not know. A
+/// source has no more of an error of its client than its words, and the name of the code is among
+/// them.
 fn is_refusal(why: &str) -> bool {
     let codes = [
         RDKafkaErrorCode::TopicAuthorizationFailed,

@@ -1,7 +1,8 @@
 //! What is done beyond a committed offset, as the metadata of the commit.
 //!
-//! The format is that of Confluent's Parallel Consumer 0.5. The text is Base64 of one byte that names the
-//! encoding, and a body. Offsets are counted from the committed one; numbers are big-endian.
+//! The format is that of Confluent's Parallel Consumer 0.5. The text is Base64 of one byte that
+//! names the encoding, and a body. Offsets are counted from the committed one; numbers are
+//! big-endian.
 //!
 //! | byte | body |
 //! | --- | --- |
@@ -50,9 +51,9 @@ pub struct Encoded {
 
 /// Writes what is done beyond a committed offset, in the shortest of the encodings.
 ///
-/// The runs are what [`Frontier::beyond`](keylane::source::frontier::Frontier::beyond) returns: sorted,
-/// not touching, and above `committed`. If they take more than `most_chars`, the first of them are
-/// written.
+/// The runs are what [`Frontier::beyond`](keylane::source::frontier::Frontier::beyond) returns:
+/// sorted, not touching, and above `committed`. If they take more than `most_chars`, the first of
+/// them are written.
 ///
 /// # Examples
 ///
@@ -97,13 +98,13 @@ where
     }
 }
 
-/// Reads what [`encode`], or Parallel Consumer, has written beside a committed offset. No text at all
-/// means that nothing is beyond.
+/// Reads what [`encode`], or Parallel Consumer, has written beside a committed offset. No text at
+/// all means that nothing is beyond.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] if the text is of another program, or damaged. A consumer that goes on without it
-/// gets again what was done beyond the offset, and loses nothing.
+/// [`DecodeError`] if the text is of another program, or damaged. A consumer that goes on without
+/// it gets again what was done beyond the offset, and loses nothing.
 ///
 /// # Examples
 ///

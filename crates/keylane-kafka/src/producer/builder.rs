@@ -57,18 +57,18 @@ impl ProducerBuilder {
         }
     }
 
-    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those that
-    /// would break a guarantee of this crate are refused by [`build`](Self::build).
+    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those
+    /// that would break a guarantee of this crate are refused by [`build`](Self::build).
     ///
-    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`, since
-    /// there are passwords among them.
+    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`,
+    /// since there are passwords among them.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
     }
 
-    /// How long a record is tried before [`SendError::NotConfirmed`](super::SendError); 30 seconds by
-    /// default. Zero is for ever.
+    /// How long a record is tried before [`SendError::NotConfirmed`](super::SendError); 30 seconds
+    /// by default. Zero is for ever.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.property(TIMEOUT, timeout.as_millis().to_string())
     }
@@ -77,8 +77,8 @@ impl ProducerBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], if the brokers are missing, a property is refused, or the client does not know
-    /// it.
+    /// [`ConfigError`], if the brokers are missing, a property is refused, or the client does not
+    /// know it.
     pub fn build(self) -> Result<Producer, ConfigError> {
         Ok(Producer::new(self.check()?))
     }

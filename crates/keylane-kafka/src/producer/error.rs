@@ -45,8 +45,8 @@ impl SendError {
     }
 }
 
-/// Whether a record that fails like this fails each time. What an operator can mend, such as a missing
-/// topic or right, does not.
+/// Whether a record that fails like this fails each time. What an operator can mend, such as a
+/// missing topic or right, does not.
 fn is_final(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(

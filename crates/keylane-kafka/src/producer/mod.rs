@@ -24,14 +24,14 @@ use client::Client;
 
 /// Sends records to topics, and says when they are written.
 ///
-/// It is a handle: its clones share one client. The client is idempotent, so a record is not written
-/// twice by its own retries, and all replicas have it before it is confirmed.
+/// It is a handle: its clones share one client. The client is idempotent, so a record is not
+/// written twice by its own retries, and all replicas have it before it is confirmed.
 ///
 /// # Order
 ///
-/// A handler that awaits [`send`](Self::send) before it returns keeps the order of its key: the next
-/// message of the key is handled when the record is confirmed. If an attempt fails and is tried again,
-/// its record may be there twice, next to each other among those of the key.
+/// A handler that awaits [`send`](Self::send) before it returns keeps the order of its key: the
+/// next message of the key is handled when the record is confirmed. If an attempt fails and is
+/// tried again, its record may be there twice, next to each other among those of the key.
 ///
 /// # Examples
 ///
@@ -72,8 +72,8 @@ struct Shared {
 }
 
 impl Producer {
-    /// Begins to build a producer: where the brokers are, as `host:port`, several with commas between
-    /// them.
+    /// Begins to build a producer: where the brokers are, as `host:port`, several with commas
+    /// between them.
     pub fn builder(brokers: impl Into<String>) -> ProducerBuilder {
         ProducerBuilder::new(brokers)
     }
@@ -85,16 +85,16 @@ impl Producer {
         }
     }
 
-    /// Sends a record, and waits until it is written. Its partition is chosen by its key, as the Java
-    /// clients do it.
+    /// Sends a record, and waits until it is written. Its partition is chosen by its key, as the
+    /// Java clients do it.
     ///
     /// Of the message are sent the key, the payload (none if it is a tombstone), the headers, and
     /// [`enqueued_at`](RawMessage::enqueued_at) as its time; now if there is none.
     ///
     /// # Errors
     ///
-    /// [`SendError`]. With [`NotConfirmed`](SendError::NotConfirmed) the record may be written all the
-    /// same.
+    /// [`SendError`]. With [`NotConfirmed`](SendError::NotConfirmed) the record may be written all
+    /// the same.
     ///
     /// # Cancel safety
     ///

@@ -19,11 +19,11 @@ const ID: &str = "keylane.id";
 /// A topic as the target of a [`Spool`](keylane_spool::Spool).
 ///
 /// The records of a key are written in the order in which they were pushed. The spool forgets a
-/// message when all replicas have its record. The id of the message is in the header `keylane.id`, as
-/// its 24 bytes: a record that is written a second time, after a crash, has the same.
+/// message when all replicas have its record. The id of the message is in the header `keylane.id`,
+/// as its 24 bytes: a record that is written a second time, after a crash, has the same.
 ///
-/// A batch whose time has run out is not sent a second time while it is on its way: its records wait
-/// in the client, and the next call waits for the same ones.
+/// A batch whose time has run out is not sent a second time while it is on its way: its records
+/// wait in the client, and the next call waits for the same ones.
 ///
 /// # What fails
 ///
@@ -54,8 +54,8 @@ pub struct SpoolTopic {
 }
 
 impl SpoolTopic {
-    /// A topic, and how its records are sent. They have no timeout in the client: that is a matter of
-    /// the spool.
+    /// A topic, and how its records are sent. They have no timeout in the client: that is a matter
+    /// of the spool.
     ///
     /// # Errors
     ///
@@ -94,8 +94,8 @@ impl SpoolTopic {
     }
 }
 
-/// The records of a call, each with its place in the batch. If it is dropped before they are answered,
-/// the next call finds them.
+/// The records of a call, each with its place in the batch. If it is dropped before they are
+/// answered, the next call finds them.
 struct UnderWay<'a> {
     of: &'a SpoolTopic,
     deliveries: Vec<(usize, MessageId, Delivery)>,

@@ -81,8 +81,8 @@ impl<M> Assigned<PartitionIntake<M>> {
                     partition.read_again();
                     return Taken::Again;
                 }
-                // Too many are open, or too far apart. As if there were none, so that the source waits
-                // until something settles.
+                // Too many are open, or too far apart. As if there were none, so that the source
+                // waits until something settles.
                 Err(_) => {
                     intake.records.put_back(offset, message, size);
                     break;

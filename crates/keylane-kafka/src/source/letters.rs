@@ -16,8 +16,8 @@ use crate::record::{Maker, Place};
 /// Behind the error of a letter whose record was compacted, or cut off, since it was handed over.
 const GONE: &str = " (the record is not in the log any more)";
 
-/// How long the driver of the source waits for a letter, unless another one is late already. The other
-/// keys wait with it.
+/// How long the driver of the source waits for a letter, unless another one is late already. The
+/// other keys wait with it.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
 /// What the log has at an offset.
@@ -44,8 +44,8 @@ impl<M> KafkaSource<M> {
         if let Some(answer) = delivery.try_answer() {
             return answer.clone().map(drop).map_err(SourceError::failed);
         }
-        // It is asked for again when the letter is offered again. That of a partition that is gone never
-        // is.
+        // It is asked for again when the letter is offered again. That of a partition that is gone
+        // never is.
         let assignment = &self.assignment;
         self.letters.retain(|of, _| assignment.of(of).is_some());
         self.letters.insert(position, delivery);

@@ -10,8 +10,8 @@
 //!         ◄── release dropped ─── release: committed, and gone           reread, probe
 //! ```
 //!
-//! A call of the source may be dropped at each of its awaits. What waits for a thread is kept in the
-//! source, and looked at by the next call.
+//! A call of the source may be dropped at each of its awaits. What waits for a thread is kept in
+//! the source, and looked at by the next call.
 
 mod anew;
 mod failures;
@@ -57,28 +57,29 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// The topics of a Kafka cluster as a source, as one member of a group.
 ///
-/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. The key, the
-/// payload, the headers and the time of a record are in it, and its [`Place`](crate::Place). (A header
-/// whose name is no UTF-8 comes as `\u{fffd}`, and without its value.) A source that is built with
-/// [`build_with`](Builder::build_with) makes your messages of the records themselves, without a copy.
+/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. The key,
+/// the payload, the headers and the time of a record are in it, and its [`Place`](crate::Place). (A
+/// header whose name is no UTF-8 comes as `\u{fffd}`, and without its value.) A source that is
+/// built with [`build_with`](Builder::build_with) makes your messages of the records themselves,
+/// without a copy.
 ///
 /// # What it does
 ///
 /// - A record is committed when everything before it in its partition is settled. What is settled
-///   beyond that is in the [metadata](crate::metadata) of the commit, and is not handled again by the
-///   next owner of the partition.
-/// - At a rebalance nothing of a partition that goes is started any more, what is in flight may finish
-///   for [`revoke_within`](keylane::IntakeSettings::revoke_within), its offset is committed, and then
-///   it goes. The partitions that stay go on meanwhile.
-/// - Beyond the capacity of its lane only the offsets of a key's records are kept. They are read again
-///   from the log when the lane has room: see
+///   beyond that is in the [metadata](crate::metadata) of the commit, and is not handled again by
+///   the next owner of the partition.
+/// - At a rebalance nothing of a partition that goes is started any more, what is in flight may
+///   finish for [`revoke_within`](keylane::IntakeSettings::revoke_within), its offset is committed,
+///   and then it goes. The partitions that stay go on meanwhile.
+/// - Beyond the capacity of its lane only the offsets of a key's records are kept. They are read
+///   again from the log when the lane has room: see
 ///   [`deferred`](keylane::IntakeSettings::deferred). So a slow key does not stop the others.
 /// - Records that the log does not have any more, because of compaction, or as marks and aborted
 ///   records of transactions, hold up nothing.
-/// - A topic that is deleted and made anew under its name begins at its first record, and the source is
-///   opened again for that. Brokers tell the two topics apart from Kafka 3.1 on.
-/// - A partition of which something was given back, without the end of the source, is read again from
-///   its frontier.
+/// - A topic that is deleted and made anew under its name begins at its first record, and the
+///   source is opened again for that. Brokers tell the two topics apart from Kafka 3.1 on.
+/// - A partition of which something was given back, without the end of the source, is read again
+///   from its frontier.
 ///
 /// # Examples
 ///
@@ -110,8 +111,9 @@ pub struct KafkaSource<M = RawMessage> {
     starting: Starting,
     failures: Failures,
     refused: Refused,
-    /// The partitions that begin at the end of their log: those that were there when the group began.
-    /// Found out once in the life of the source; what comes later begins at its first record.
+    /// The partitions that begin at the end of their log: those that were there when the group
+    /// began. Found out once in the life of the source; what comes later begins at its first
+    /// record.
     at_end: Option<Arc<HashSet<(String, i32)>>>,
     /// The partition that is looked at first in the next call.
     first: usize,
@@ -133,7 +135,8 @@ pub struct KafkaSource<M = RawMessage> {
     /// When the next commit may be.
     commit_at: Instant,
     commits: Commits,
-    /// The ids of the topics, which outlive a session: a topic may be made anew between two of them.
+    /// The ids of the topics, which outlive a session: a topic may be made anew between two of
+    /// them.
     topics: Arc<Mutex<TopicIds>>,
     /// How long the metadata of a commit may be. Less than what is set, if the broker takes less.
     metadata_chars: usize,
@@ -263,7 +266,8 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
 
     async fn open(&mut self) -> Result<(), SourceError> {
         if let Some(session) = self.abandon() {
-            // Otherwise the group has two of us for a while, and our partitions wait for one of them.
+            // Otherwise the group has two of us for a while, and our partitions wait for one of
+            // them.
             let _ = timeout(LEAVE_WITHIN, session.close()).await;
         }
         let (maker, wake) = (self.maker.clone(), Arc::clone(&self.wake));

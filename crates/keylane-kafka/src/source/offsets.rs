@@ -122,8 +122,8 @@ impl<M> KafkaSource<M> {
         again
     }
 
-    /// The broker does not take metadata of this length. Its limit is not told: half is tried next. With
-    /// nothing it takes the offsets, so that they are committed in the end.
+    /// The broker does not take metadata of this length. Its limit is not told: half is tried next.
+    /// With nothing it takes the offsets, so that they are committed in the end.
     fn shorten_metadata(&mut self, too_long: usize) {
         self.metadata_chars = self.metadata_chars.min(too_long / 2);
         tracing::warn!(
@@ -209,9 +209,9 @@ impl<M: Send + 'static> KafkaSource<M> {
 
 /// Whether a commit that failed like this may be taken when it is said again.
 ///
-/// That the group has gone on without this member is among it: the client joins again by itself. What
-/// is not ours any more then is a loss of partitions, and no later commit has it; what is ours still
-/// is taken in the name of the new member.
+/// That the group has gone on without this member is among it: the client joins again by itself.
+/// What is not ours any more then is a loss of partitions, and no later commit has it; what is ours
+/// still is taken in the name of the new member.
 fn may_be_taken_later(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     !matches!(

@@ -247,8 +247,8 @@ impl<M> KafkaSource<M> {
         Ok(has_looked)
     }
 
-    /// The log of a partition was cut off below what was read of it, or is another log. What is here
-    /// of the old one is over.
+    /// The log of a partition was cut off below what was read of it, or is another log. What is
+    /// here of the old one is over.
     fn begin_anew(&mut self, slot: u32, at: u64) {
         let Some(assigned) = self.assignment.get_mut(slot) else {
             return;
@@ -294,8 +294,8 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// Asks the brokers for something, and the leader of a partition, another one each time. A broker
-    /// that holds a connection open and says nothing is not found otherwise.
+    /// Asks the brokers for something, and the leader of a partition, another one each time. A
+    /// broker that holds a connection open and says nothing is not found otherwise.
     fn probe(&mut self) -> Result<Job<KafkaResult<Probed>>, SourceError> {
         let consumer = self.consumer()?;
         let count = self.assignment.iter().count().max(1);

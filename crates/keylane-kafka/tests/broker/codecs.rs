@@ -1,5 +1,5 @@
-//! Every codec of the protocol, in both directions: what the broker has compressed is read, and what
-//! we compress is read by the broker.
+//! Every codec of the protocol, in both directions: what the broker has compressed is read, and
+//! what we compress is read by the broker.
 
 use keylane::source::RawMessage;
 use keylane_kafka::Producer;

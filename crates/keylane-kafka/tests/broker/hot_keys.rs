@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::stage::{Member, Stage, id_of, until, waiting};
 
-/// Half of the records are of a key that stands still, and there are many times as many of them as the
-/// source may hold.
+/// Half of the records are of a key that stands still, and there are many times as many of them as
+/// the source may hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_stands_still_does_not_stop_the_others() {
     const EACH: u64 = 3_000;

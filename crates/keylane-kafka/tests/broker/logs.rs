@@ -1,5 +1,5 @@
-//! What a log does to its readers: gaps, marks of transactions, records that are cut off, topics that
-//! come, go and grow, and records without a key, a payload or a meaning.
+//! What a log does to its readers: gaps, marks of transactions, records that are cut off, topics
+//! that come, go and grow, and records without a key, a payload or a meaning.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -276,8 +276,8 @@ async fn made_anew(records: usize, refresh_ms: &str) {
     member.stop().await;
 }
 
-/// The client goes on where it was, in a log that is long enough for that. With `Latest` as well: the
-/// group begins with the topic of before.
+/// The client goes on where it was, in a log that is long enough for that. With `Latest` as well:
+/// the group begins with the topic of before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_start() {
     show_log();
@@ -324,8 +324,8 @@ async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_
     }
 }
 
-/// The offset is of another log. The client goes to the first record, again when it is told once more
-/// where the partition begins.
+/// The offset is of another log. The client goes to the first record, again when it is told once
+/// more where the partition begins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_ends_below_what_is_committed_is_handled_from_its_start() {
     let stage = Stage::new(1).await;
@@ -463,7 +463,8 @@ async fn records_without_a_key_have_no_order_or_that_of_their_partition() {
     }
 }
 
-/// Parallel Consumer has a lane for each partition and key, so that one key of two topics runs twice.
+/// Parallel Consumer has a lane for each partition and key, so that one key of two topics runs
+/// twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_key_of_two_topics_never_overlaps() {
     let stage = Stage::new(1).await;

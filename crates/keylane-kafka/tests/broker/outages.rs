@@ -1,5 +1,5 @@
-//! Brokers that die one after the other, and connections that are cut, reset and slow, while records
-//! are produced and handled.
+//! Brokers that die one after the other, and connections that are cut, reset and slow, while
+//! records are produced and handled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,8 @@ use crate::rebalances::{PARTITIONS, judge, produce, settled, takes, watch};
 use crate::stage::{Member, Stage, waiting};
 use crate::support::{Topic, show_log};
 
-/// How often a member may have to open its source again for one fault. One that spins does so all the
-/// time.
+/// How often a member may have to open its source again for one fault. One that spins does so all
+/// the time.
 const RESTARTS: u64 = 10;
 
 /// Two members handle what is produced, from these brokers, while `faults` happen.

@@ -1,5 +1,5 @@
-//! Consumers that are processes: they join, leave, are killed, and stand still for longer than their
-//! session. What all of them have done is judged as one story.
+//! Consumers that are processes: they join, leave, are killed, and stand still for longer than
+//! their session. What all of them have done is judged as one story.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -46,8 +46,8 @@ fn now() -> Duration {
         .expect("a clock")
 }
 
-/// The worker: this program once more. It writes a line where a record begins and where it ends or is
-/// dropped, and leaves when its input ends.
+/// The worker: this program once more. It writes a line where a record begins and where it ends or
+/// is dropped, and leaves when its input ends.
 #[test]
 fn worker() {
     let Ok(task) = std::env::var(WORKER) else {
@@ -433,8 +433,8 @@ impl Story {
                 }
                 let of_key = running.entry(key).or_default();
                 for other in of_key.values().filter(|other| other.pid != line.pid) {
-                    // One that was killed, or stood still, in the middle of it; or that has begun it
-                    // without knowing that it is out.
+                    // One that was killed, or stood still, in the middle of it; or that has begun
+                    // it without knowing that it is out.
                     let mut faults = self.faults.iter();
                     let is_excused = faults.any(|fault| {
                         fault.pid == other.pid && other.at <= fault.from && fault.from <= line.at

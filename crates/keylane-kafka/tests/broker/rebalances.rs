@@ -1,6 +1,6 @@
-//! Members that join, leave and are taken out of their group, while records are produced. What all of
-//! them have done is judged as one history: nothing is lost, each key is in its order and never at
-//! two places at once, and what is done twice was not committed before.
+//! Members that join, leave and are taken out of their group, while records are produced. What all
+//! of them have done is judged as one history: nothing is lost, each key is in its order and never
+//! at two places at once, and what is done twice was not committed before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -71,7 +71,8 @@ async fn nothing_is_lost_or_reordered_when_members_are_taken_out() {
     rebalanced(Protocol::Cooperative, true).await;
 }
 
-/// The member has joined again, so the broker believes it, and it has not heard yet that it was out.
+/// The member has joined again, so the broker believes it, and it has not heard yet that it was
+/// out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_settles_of_a_lost_partition_is_not_committed_by_the_member_that_came_again() {
     let stage = Stage::new(1).await;
@@ -140,8 +141,8 @@ pub(crate) async fn produce(stage: Stage, ends: Arc<AtomicBool>) {
     }
 }
 
-/// Looks at what is committed until it is told to end: it never goes back, and it never says more than
-/// what was done. Returns for each message after how many it was first seen to be committed.
+/// Looks at what is committed until it is told to end: it never goes back, and it never says more
+/// than what was done. Returns for each message after how many it was first seen to be committed.
 pub(crate) async fn watch(stage: Stage, ends: Arc<AtomicBool>) -> BTreeMap<(i32, u64), usize> {
     let mut seen = BTreeMap::new();
     let mut last = vec![0; PARTITIONS as usize];
@@ -307,8 +308,8 @@ async fn a_stop_leaves_the_group_at_once() {
     }
 }
 
-/// At whatever moment of that, with slow answers: no other one waits until it has been silent for too
-/// long.
+/// At whatever moment of that, with slow answers: no other one waits until it has been silent for
+/// too long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_closed_while_it_joins_leaves() {
     let stage = Stage::of(Topic::new(Arc::new(Kafka::start().await.unwrap()), 2).await);

@@ -135,8 +135,8 @@ impl Order {
     }
 }
 
-/// Many times as many are of one key as the source may hold. So most of them are made a second time,
-/// when they are read from the log again.
+/// Many times as many are of one key as the source may hold. So most of them are made a second
+/// time, when they are read from the log again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_read_again_is_made_again_and_a_letter_has_the_record() {
     const EACH: u64 = 1_000;

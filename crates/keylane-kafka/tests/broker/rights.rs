@@ -17,8 +17,8 @@ const PASSWORD: &str = "not-a-secret";
 
 const RECORDS: u64 = 10;
 
-/// Who may do what with all topics, or with all groups. To read a topic, or to be a member of a group,
-/// is `Read`; `Describe` is less.
+/// Who may do what with all topics, or with all groups. To read a topic, or to be a member of a
+/// group, is `Read`; `Describe` is less.
 const RIGHTS: [(&str, &str, &[&str]); 4] = [
     ("Read", "--topic", &["reader", "watcher", "billing"]),
     ("Read", "--group", &["member", "onlooker", "billing"]),

@@ -1,5 +1,5 @@
-//! A topic, what was published there, and what its handlers have seen, whichever member of the group
-//! they belong to.
+//! A topic, what was published there, and what its handlers have seen, whichever member of the
+//! group they belong to.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! What Parallel Consumer has left of its work in the metadata of a commit, in each of its encodings: a
-//! group goes on from there, and does what is not done, and nothing else.
+//! What Parallel Consumer has left of its work in the metadata of a commit, in each of its
+//! encodings: a group goes on from there, and does what is not done, and nothing else.
 
 use std::convert::Infallible;
 use std::fs;
@@ -23,8 +23,8 @@ const BELOW: u64 = 3;
 /// So many records have come since Parallel Consumer has committed.
 const BEHIND: u64 = 5;
 
-/// Whatever the limit of a broker is, it closes the connection at a commit with longer metadata: the
-/// length of a string is two bytes there.
+/// Whatever the limit of a broker is, it closes the connection at a commit with longer metadata:
+/// the length of a string is two bytes there.
 const MOST_CHARS: usize = 32_767;
 
 /// A vector of Parallel Consumer's: what is committed, one past the last offset that is done, what
@@ -80,8 +80,8 @@ impl Vector {
     }
 }
 
-/// Has the empty log of a topic begin at this offset, while its broker is stopped: a segment is named
-/// after its first one. No client can bring a log to 2^40 otherwise.
+/// Has the empty log of a topic begin at this offset, while its broker is stopped: a segment is
+/// named after its first one. No client can bring a log to 2^40 otherwise.
 fn begin_at(node: &Path, topic: &str, first: u64) {
     for file in fs::read_dir(node.join(format!("{topic}-0"))).expect("a log") {
         let file = file.expect("a file").path();

@@ -74,8 +74,8 @@ static RELEASE: LazyLock<Script> =
 ///
 /// # Cancel safety
 ///
-/// As [`LeaseStore`] says: a call that is dropped may be done as a whole, later, or not at all. Of a
-/// call for more than 1,000 leases, or for several [slots](Self::slots), a part may be done.
+/// As [`LeaseStore`] says: a call that is dropped may be done as a whole, later, or not at all. Of
+/// a call for more than 1,000 leases, or for several [slots](Self::slots), a part may be done.
 ///
 /// # Clusters
 ///

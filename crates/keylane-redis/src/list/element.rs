@@ -4,9 +4,10 @@
 //! \0kl1 │ attempts u32 │ flags u8 │ length of the key u32 │ key │ body
 //! ```
 //!
-//! Numbers have their highest byte first. The scripts read what is before the body, and write it: the
-//! attempts, and whether the element was with a worker that died. An element without the first four
-//! bytes, or too short for what they announce, is the payload of a producer that knows only `LPUSH`.
+//! Numbers have their highest byte first. The scripts read what is before the body, and write it:
+//! the attempts, and whether the element was with a worker that died. An element without the first
+//! four bytes, or too short for what they announce, is the payload of a producer that knows only
+//! `LPUSH`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! Attempts are noted before they start, where a crash must not hide them.
 //!
-//! The first attempt at an element needs no note: if its worker dies, the server marks what that had,
-//! and each attempt at those is noted.
+//! The first attempt at an element needs no note: if its worker dies, the server marks what that
+//! had, and each attempt at those is noted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -15,8 +15,9 @@ pub(super) type Token = u64;
 /// Where a worker holds an element: the token under which it had it first.
 pub(super) type Place = u64;
 
-/// The calls of a worker, each with a number of its own as long as it lives. The server keeps the last one
-/// that it has done. So it knows a call that comes late or twice, and the worker a server that has gone back.
+/// The calls of a worker, each with a number of its own as long as it lives. The server keeps the
+/// last one that it has done. So it knows a call that comes late or twice, and the worker a server
+/// that has gone back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Calls {
     /// The last one that was sent.
@@ -87,8 +88,8 @@ pub(super) struct Taken {
 pub(super) enum End {
     /// The server does not know the worker any more: others have what it had.
     Lost,
-    /// The server has handed something out of which this worker has not heard, or something that it holds
-    /// is not there.
+    /// The server has handed something out of which this worker has not heard, or something that it
+    /// holds is not there.
     Missed,
     /// The server does not know what it has confirmed: it has an earlier state, or lost all.
     Forgotten,

@@ -9,7 +9,8 @@ use super::keys::Keys;
 /// With more than so many, those that have gone are not forgotten one by one.
 const MOST: usize = 1_000;
 
-/// Each with its inbox. A script declares its keys, and stops where it would need others: those are met then.
+/// Each with its inbox. A script declares its keys, and stops where it would need others: those are
+/// met then.
 #[derive(Debug, Default)]
 pub(super) struct Peers(BTreeMap<String, Bytes>);
 

@@ -17,25 +17,26 @@ use crate::error::RedisError;
 use crate::link::{Link, Reconnecting};
 use crate::server::Redis;
 
-/// A list as a queue that loses nothing and keeps the order of each key, over as many workers as there
-/// are. Cheap to clone.
+/// A list as a queue that loses nothing and keeps the order of each key, over as many workers as
+/// there are. Cheap to clone.
 ///
-/// Producers push with [`push`](Self::push), or with `LPUSH` in any language. What is handed out stays in
-/// the server, with its worker, until it is acked: in one step that does not depend on how much else is
-/// held. A worker that is silent for longer than its lease loses all it has, which goes back to the
-/// front of the list, in its order, in one step with everything else: any worker does it, and there is
-/// no process to run for it.
+/// Producers push with [`push`](Self::push), or with `LPUSH` in any language. What is handed out
+/// stays in the server, with its worker, until it is acked: in one step that does not depend on how
+/// much else is held. A worker that is silent for longer than its lease loses all it has, which
+/// goes back to the front of the list, in its order, in one step with everything else: any worker
+/// does it, and there is no process to run for it.
 ///
-/// While an element of a key is with a worker, other elements of that key go to the same worker.
-/// So a key is handled by one process at a time, and in the order of the list, if the queue knows where
-/// the [key](ListBuilder::key) is.
+/// While an element of a key is with a worker, other elements of that key go to the same worker. So
+/// a key is handled by one process at a time, and in the order of the list, if the queue knows
+/// where the [key](ListBuilder::key) is.
 ///
-/// Each hand-out has a [token](Self::token), higher than all before it. A worker that was paused past its
-/// lease cannot know that: whatever stores its effects refuses a token of a key that is lower than one
-/// it has seen.
+/// Each hand-out has a [token](Self::token), higher than all before it. A worker that was paused
+/// past its lease cannot know that: whatever stores its effects refuses a token of a key that is
+/// lower than one it has seen.
 ///
-/// The keys beside the list begin with `{list}:keylane:`, or with `{shop}:keylane:10:{shop}list:` for a list
-/// `{shop}list`: two lists share none, and all of them are in the slot of the list in a cluster.
+/// The keys beside the list begin with `{list}:keylane:`, or with `{shop}:keylane:10:{shop}list:`
+/// for a list `{shop}list`: two lists share none, and all of them are in the slot of the list in a
+/// cluster.
 ///
 /// # Examples
 ///
@@ -97,12 +98,13 @@ impl ListQueue {
             .ok()
     }
 
-    /// Puts a message at the end of the list, with its key, id and headers. It is as durable as the server
-    /// makes it: with `appendfsync always` it is on the disk when this returns.
+    /// Puts a message at the end of the list, with its key, id and headers. It is as durable as the
+    /// server makes it: with `appendfsync always` it is on the disk when this returns.
     ///
     /// # Errors
     ///
-    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been done.
+    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been
+    /// done.
     ///
     /// # Cancel safety
     ///
@@ -161,8 +163,8 @@ impl ListQueue {
         self.shared.holders(most).await
     }
 
-    /// Gives back what the workers have whose leases have run out. Returns how many elements that were.
-    /// Workers do it in each of their round trips: this is for a queue that has none.
+    /// Gives back what the workers have whose leases have run out. Returns how many elements that
+    /// were. Workers do it in each of their round trips: this is for a queue that has none.
     ///
     /// # Errors
     ///
@@ -215,8 +217,8 @@ impl ListQueue {
         Ok(all)
     }
 
-    /// Puts the oldest dead letters at the end of the list again, as they were, to be tried anew. Returns
-    /// how many.
+    /// Puts the oldest dead letters at the end of the list again, as they were, to be tried anew.
+    /// Returns how many.
     ///
     /// # Errors
     ///
@@ -254,7 +256,8 @@ impl Shared {
         Call::of(script, &self.keys, worker, [])
     }
 
-    /// Gives back what this worker has, and frees this key if it has it, or says that it has its lease.
+    /// Gives back what this worker has, and frees this key if it has it, or says that it has its
+    /// lease.
     pub(super) async fn expire(
         &self,
         link: &mut Link,

@@ -1,5 +1,5 @@
-//! The task of a worker that speaks with the server: one round trip after the other, each with all that
-//! there is to say.
+//! The task of a worker that speaks with the server: one round trip after the other, each with all
+//! that there is to say.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use crate::link::Link;
 /// Most elements in one round trip. Those of the one before are handled meanwhile.
 const MOST: usize = 1_000;
 
-/// When the inbox of another worker is looked at again that was full, and a server that could do nothing.
+/// When the inbox of another worker is looked at again that was full, and a server that could do
+/// nothing.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) struct Session {
@@ -177,7 +178,8 @@ impl Session {
         self.mailbox.to_source.notify_one();
     }
 
-    /// What a worker had that is gone goes back to the list: in a step of its own, whose keys are its.
+    /// What a worker had that is gone goes back to the list: in a step of its own, whose keys are
+    /// its.
     async fn give_back(&mut self, worker: &str, key: &[u8]) -> Result<(), End> {
         let elements = self.shared.expire(&mut self.link, worker, key).await?;
         self.peers.has_gone(worker);
@@ -192,15 +194,15 @@ impl Session {
     }
 }
 
-/// When a lease ends for its worker that was renewed by a call which was sent then: counted from before
-/// the server has done it, and a tenth earlier, for clocks that run at different speeds.
+/// When a lease ends for its worker that was renewed by a call which was sent then: counted from
+/// before the server has done it, and a tenth earlier, for clocks that run at different speeds.
 pub(super) fn ends_at(sent: Instant, ttl: Duration) -> Instant {
     sent + ttl * 9 / 10
 }
 
 impl Shared {
-    /// A round trip that asks for so many elements. The numbers of calls are still to be added, what it was
-    /// handed again, the workers that it knows, and then what it says.
+    /// A round trip that asks for so many elements. The numbers of calls are still to be added,
+    /// what it was handed again, the workers that it knows, and then what it says.
     fn turn(&self, call: Call, worker: &str, most: usize) -> Call {
         let settings = &self.settings;
         call.arg(worker)
@@ -225,8 +227,8 @@ impl Shared {
         parse(call.said(said).run(link).await?, highest).map(drop)
     }
 
-    /// Has a worker begin, or go on with what it has, by the last call that was sent. Returns what the
-    /// server knows of the calls before.
+    /// Has a worker begin, or go on with what it has, by the last call that was sent. Returns what
+    /// the server knows of the calls before.
     pub(super) async fn enter(
         &self,
         link: &mut Link,
@@ -255,7 +257,8 @@ pub(super) enum Memory {
     Earlier,
 }
 
-/// Why a server does not know a worker whose highest token was this one, by the last token of the server.
+/// Why a server does not know a worker whose highest token was this one, by the last token of the
+/// server.
 fn unknown(last: Option<Value>, highest: Token) -> Result<End, RedisError> {
     let last = number(&bulk(last.ok_or_else(unreadable)?)?)?;
     Ok(match last < highest {

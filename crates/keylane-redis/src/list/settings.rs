@@ -113,39 +113,40 @@ impl ListBuilder {
     }
 
     /// Most elements that wait in the inbox of a worker, because it handles others of their keys;
-    /// 100,000 unless set. With that many, the next of such an element stays at the front of the list,
-    /// and what is behind it waits.
+    /// 100,000 unless set. With that many, the next of such an element stays at the front of the
+    /// list, and what is behind it waits.
     #[must_use]
     pub fn most_sent(mut self, most: usize) -> Self {
         self.settings.most_sent = most;
         self
     }
 
-    /// Most bytes of elements in one answer of the server, whatever it answers; 4 MiB unless set. A single
-    /// element may be larger.
+    /// Most bytes of elements in one answer of the server, whatever it answers; 4 MiB unless set. A
+    /// single element may be larger.
     #[must_use]
     pub fn most_bytes(mut self, most: usize) -> Self {
         self.settings.most_bytes = most;
         self
     }
 
-    /// What is handled goes to the end of the list again, as it came: for work that is never finished.
-    /// What is dead-lettered or discarded leaves the list.
+    /// What is handled goes to the end of the list again, as it came: for work that is never
+    /// finished. What is dead-lettered or discarded leaves the list.
     #[must_use]
     pub fn cyclic(mut self) -> Self {
         self.settings.is_cyclic = true;
         self
     }
 
-    /// The queue keeps dead letters, in a list beside it, for a dispatcher with `OnExhausted::AtSource`.
+    /// The queue keeps dead letters, in a list beside it, for a dispatcher with
+    /// `OnExhausted::AtSource`.
     #[must_use]
     pub fn dead_letters(mut self) -> Self {
         self.settings.keeps_letters = true;
         self
     }
 
-    /// Notes each attempt in the server before it starts. Otherwise the first attempt at an element is
-    /// free, and what a worker had when it died is noted from then on: a message that kills its
+    /// Notes each attempt in the server before it starts. Otherwise the first attempt at an element
+    /// is free, and what a worker had when it died is noted from then on: a message that kills its
     /// processes has one attempt more than it may have.
     #[must_use]
     pub fn exact_starts(mut self) -> Self {
@@ -157,8 +158,8 @@ impl ListBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for a name that is empty, has no clear slot in a cluster, or begins like the keys
-    /// beside a list, and for a setting that is zero.
+    /// [`ConfigError`] for a name that is empty, has no clear slot in a cluster, or begins like the
+    /// keys beside a list, and for a setting that is zero.
     pub fn build(self) -> Result<ListQueue, ConfigError> {
         let settings = &self.settings;
         names::check("list", &settings.list)?;

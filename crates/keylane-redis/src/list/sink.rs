@@ -25,9 +25,9 @@ impl ListQueue {
     }
 }
 
-/// The letters go beside the list, to those that its own sources keep. One may be written twice if its
-/// call is dropped, or its answer lost; a letter that is kept [at its source](crate::ListBuilder::dead_letters)
-/// is not.
+/// The letters go beside the list, to those that its own sources keep. One may be written twice if
+/// its call is dropped, or its answer lost; a letter that is kept [at its
+/// source](crate::ListBuilder::dead_letters) is not.
 #[async_trait]
 impl RawLetterSink for ListQueue {
     async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
@@ -55,9 +55,9 @@ mod spool {
     use crate::error::ErrorKind;
     use crate::spooled;
 
-    /// A list as the target of a [`Spool`](keylane_spool::Spool). A batch is written as a whole, in one
-    /// step. The id of the spool is the id of the message, as its 24 bytes: what is written a second
-    /// time, after a crash or a lost answer, has the same.
+    /// A list as the target of a [`Spool`](keylane_spool::Spool). A batch is written as a whole, in
+    /// one step. The id of the spool is the id of the message, as its 24 bytes: what is written a
+    /// second time, after a crash or a lost answer, has the same.
     #[async_trait]
     impl SpoolSink for ListQueue {
         async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {

@@ -28,17 +28,16 @@ use crate::link::Link;
 /// The elements of a list, for a dispatcher. Made by
 /// [`ListQueue::source`]; each is a worker of its own.
 ///
-/// A list that cannot be used, because a key holds something else or the user has no right to it, is all that
-/// its source has: it is `Opening` meanwhile, its
-/// `last_error` has the words of the server, and it is tried again, and
-/// said in the log, at growing pauses. A user who may do all but wait in `BLMOVE` looks at the list five times
-/// a second; `failed_parts` says so.
+/// A list that cannot be used, because a key holds something else or the user has no right to it,
+/// is all that its source has: it is `Opening` meanwhile, its `last_error` has the words of the
+/// server, and it is tried again, and said in the log, at growing pauses. A user who may do all but
+/// wait in `BLMOVE` looks at the list five times a second; `failed_parts` says so.
 #[derive(Debug)]
 pub struct ListSource {
     shared: Arc<Shared>,
     guard: Arc<Starts>,
-    /// What the server knows this source by. It goes on with what it had when the connection comes back,
-    /// as long as the server has not given that to others.
+    /// What the server knows this source by. It goes on with what it had when the connection comes
+    /// back, as long as the server has not given that to others.
     worker: Option<String>,
     open: Option<Open>,
     opened: u64,
@@ -48,8 +47,8 @@ pub struct ListSource {
     again: Vec<Place>,
     /// The highest token of what was handed over.
     highest: Token,
-    /// What has this token or a lower one was handed over before the source was opened: it comes again, and
-    /// nothing that is said of it counts.
+    /// What has this token or a lower one was handed over before the source was opened: it comes
+    /// again, and nothing that is said of it counts.
     past: Token,
     /// Of this worker, while it is not open.
     calls: Calls,
@@ -79,8 +78,8 @@ pub struct ListPosition {
 }
 
 impl ListPosition {
-    /// The fencing token of the hand-out: higher than that of each one before, of all elements of the
-    /// list.
+    /// The fencing token of the hand-out: higher than that of each one before, of all elements of
+    /// the list.
     pub fn token(&self) -> u64 {
         self.token
     }
@@ -122,8 +121,8 @@ impl ListSource {
     /// Goes on as the worker that this source was.
     async fn resume(&mut self, link: &mut Link, worker: &str) -> Result<Memory, End> {
         if !self.untold.is_empty() {
-            // Told once more, which changes nothing where it was done. A server with an earlier state has
-            // handed nothing else out under these names.
+            // Told once more, which changes nothing where it was done. A server with an earlier
+            // state has handed nothing else out under these names.
             let told = self.shared.tell(link, worker, self.highest, &self.untold);
             told.await?;
             self.untold = Outgoing::default();
@@ -153,7 +152,8 @@ impl ListSource {
         }
     }
 
-    /// Begins, or goes on as the worker that this source was. Returns the worker, and whether it was known.
+    /// Begins, or goes on as the worker that this source was. Returns the worker, and whether it
+    /// was known.
     async fn begin(&mut self, link: &mut Link) -> Result<(String, bool), SourceError> {
         if let Some(worker) = self.worker.clone() {
             match self.resume(link, &worker).await {

@@ -1,8 +1,8 @@
 //! Hears when there is something in a list, on a connection of its own.
 //!
-//! `BLMOVE` from the end of a list to the same end of it changes nothing, and waits while the list is
-//! empty. So nothing is lost with a call that is dropped, or with a process that is paused in it: an
-//! element is taken by a script, in a round trip of its own.
+//! `BLMOVE` from the end of a list to the same end of it changes nothing, and waits while the list
+//! is empty. So nothing is lost with a call that is dropped, or with a process that is paused in
+//! it: an element is taken by a script, in a round trip of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::server::Redis;
 /// How long one call waits.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long a server is left alone that cannot be asked, or refuses to be waited for. The session looks by
-/// itself as well.
+/// How long a server is left alone that cannot be asked, or refuses to be waited for. The session
+/// looks by itself as well.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The task. It ends when this is dropped.

@@ -107,9 +107,9 @@ impl SharedRateBuilder {
         self
     }
 
-    /// How long a permit may be used after it was asked for; 1 second unless set, and a day at most. It
-    /// is lost then. This is also how long the server may take to answer, so it must be longer than that
-    /// takes.
+    /// How long a permit may be used after it was asked for; 1 second unless set, and a day at
+    /// most. It is lost then. This is also how long the server may take to answer, so it must be
+    /// longer than that takes.
     pub fn keep(mut self, time: Duration) -> Self {
         self.borrowing.keep = time;
         self

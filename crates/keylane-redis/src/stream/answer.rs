@@ -15,8 +15,8 @@ pub(super) type Fields = Vec<(Bytes, Bytes)>;
 pub(super) enum Failure {
     /// The server cannot do it now, and has done nothing: ask again.
     Unable(RedisError),
-    /// The server does not do it for this stream until someone has changed something: a key of another
-    /// type, a right that is missing.
+    /// The server does not do it for this stream until someone has changed something: a key of
+    /// another type, a right that is missing.
     Lasting(RedisError),
     /// Open the source again.
     Failed(RedisError),
@@ -44,8 +44,8 @@ impl From<RedisError> for Failure {
 }
 
 impl Failure {
-    /// What it is in a cluster, where another part may be well: its client finds the nodes anew, and no
-    /// other connection would do more.
+    /// What it is in a cluster, where another part may be well: its client finds the nodes anew,
+    /// and no other connection would do more.
     pub(super) fn in_cluster(self) -> Self {
         match self {
             Self::Failed(error) if error.is_retryable() => Self::Unable(error),

@@ -31,8 +31,8 @@ pub enum StreamTrim {
     /// None.
     #[default]
     Never,
-    /// Those that all groups of the stream have had and acked. A group that lags, or that nothing reads
-    /// any more, keeps all entries that it has not had: remove it with `XGROUP DESTROY`.
+    /// Those that all groups of the stream have had and acked. A group that lags, or that nothing
+    /// reads any more, keeps all entries that it has not had: remove it with `XGROUP DESTROY`.
     Settled,
 }
 
@@ -103,18 +103,19 @@ impl StreamBuilder {
         names.into_iter().fold(self, Self::stream)
     }
 
-    /// Reads the streams `name:0`, `name:1` and so on, so many of them: a stream in partitions. A producer
-    /// adds an entry to the one that [`partition_of`](crate::partition_of) says for its key.
+    /// Reads the streams `name:0`, `name:1` and so on, so many of them: a stream in partitions. A
+    /// producer adds an entry to the one that [`partition_of`](crate::partition_of) says for its
+    /// key.
     ///
-    /// All members of the group must say the same number. In a cluster each partition is in a slot of its
-    /// own, unless the name has braces.
+    /// All members of the group must say the same number. In a cluster each partition is in a slot
+    /// of its own, unless the name has braces.
     pub fn partitions(self, name: impl AsRef<str>, count: u32) -> Self {
         let name = name.as_ref();
         self.streams((0..count).map(|number| format!("{name}:{number}")))
     }
 
-    /// What this process is called in `XINFO CONSUMERS`; the number of the process unless set. There is a
-    /// fencing token behind it, and a number of the take-over.
+    /// What this process is called in `XINFO CONSUMERS`; the number of the process unless set.
+    /// There is a fencing token behind it, and a number of the take-over.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into();
         self
@@ -144,24 +145,24 @@ impl StreamBuilder {
         self
     }
 
-    /// For how long a stream is owned without a renewal, from 100 milliseconds to a day; 10 seconds unless
-    /// set. It is renewed after a third of that, or later if it is
-    /// [long](keylane_leases::Leases::acquire). A process that crashes, or is paused for longer, is followed
-    /// by another one after this time. All members of the group should say the same.
+    /// For how long a stream is owned without a renewal, from 100 milliseconds to a day; 10 seconds
+    /// unless set. It is renewed after a third of that, or later if it is
+    /// [long](keylane_leases::Leases::acquire). A process that crashes, or is paused for longer, is
+    /// followed by another one after this time. All members of the group should say the same.
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// The leases under which streams are owned; [`RedisLeases`](crate::RedisLeases) in the same server
-    /// unless set. All members of the group must have leases of the same store.
+    /// The leases under which streams are owned; [`RedisLeases`](crate::RedisLeases) in the same
+    /// server unless set. All members of the group must have leases of the same store.
     pub fn leases(mut self, leases: Leases) -> Self {
         self.settings.leases = Some(leases);
         self
     }
 
-    /// Up to how many entries of each stream wait here until they are handed over; 1,000 unless set. Fewer
-    /// if they are large: about 16 MiB.
+    /// Up to how many entries of each stream wait here until they are handed over; 1,000 unless
+    /// set. Fewer if they are large: about 16 MiB.
     pub fn read_ahead(mut self, entries: usize) -> Self {
         self.settings.read_ahead = entries;
         self
@@ -174,14 +175,15 @@ impl StreamBuilder {
         self
     }
 
-    /// Deletes entries when they are acked, once all groups of the stream have acked them. A server without
-    /// `XACKDEL` (before Redis 8.2, and Valkey) deletes them if there is no other group.
+    /// Deletes entries when they are acked, once all groups of the stream have acked them. A server
+    /// without `XACKDEL` (before Redis 8.2, and Valkey) deletes them if there is no other group.
     pub fn delete_acked(mut self) -> Self {
         self.settings.deletes = true;
         self
     }
 
-    /// Which entries are cut off the streams that this process owns; [`StreamTrim::Never`] unless set.
+    /// Which entries are cut off the streams that this process owns; [`StreamTrim::Never`] unless
+    /// set.
     pub fn trim(mut self, trim: StreamTrim) -> Self {
         self.settings.trim = trim;
         self
@@ -193,9 +195,9 @@ impl StreamBuilder {
         self
     }
 
-    /// Notes each attempt before it starts. Without it the first attempt at an entry that was not handed
-    /// over before needs no note, so that a crash during it does not count. With it each message costs a
-    /// round trip, and waits for it for up to 100 milliseconds.
+    /// Notes each attempt before it starts. Without it the first attempt at an entry that was not
+    /// handed over before needs no note, so that a crash during it does not count. With it each
+    /// message costs a round trip, and waits for it for up to 100 milliseconds.
     pub fn exact_starts(mut self) -> Self {
         self.settings.exact_starts = true;
         self
@@ -205,8 +207,8 @@ impl StreamBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], if something is missing, empty or zero, if a name has no clear slot in a cluster, or
-    /// if a stream cannot be leased for that time.
+    /// [`ConfigError`], if something is missing, empty or zero, if a name has no clear slot in a
+    /// cluster, or if a stream cannot be leased for that time.
     pub fn build(self) -> Result<StreamSource, ConfigError> {
         let settings = &self.settings;
         names::check("group", &settings.group)?;

@@ -15,11 +15,12 @@ pub struct StreamCounts {
     pub gone: u64,
     /// Pending entries that were deleted or cut off before they were handled. They are acked away.
     pub bodiless: u64,
-    /// How often a stream was lost because it, its group or the consumer in it was removed or made again, or
-    /// because its server has another history: a replica was promoted, or a node was started anew.
+    /// How often a stream was lost because it, its group or the consumer in it was removed or made
+    /// again, or because its server has another history: a replica was promoted, or a node was
+    /// started anew.
     pub changed: u64,
-    /// Acks that came when another process owned the stream already, or when the stream had changed, or that
-    /// the server has refused. Their messages may come again.
+    /// Acks that came when another process owned the stream already, or when the stream had
+    /// changed, or that the server has refused. Their messages may come again.
     pub refused: u64,
     /// Entries that were cut off because all groups had acked them.
     pub trimmed: u64,

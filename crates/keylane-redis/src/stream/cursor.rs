@@ -7,10 +7,10 @@
 //!         since the take-over              └──► Gap ─────────┘
 //! ```
 //!
-//! What is handed over has ascending ids. A former owner that does not know yet that it is one may read
-//! once more; what it takes is pending for it, and above everything that was handed over before. Each read
-//! says which entry is the first one pending above those: if it is not the first one of the read, the
-//! entries between are taken first.
+//! What is handed over has ascending ids. A former owner that does not know yet that it is one may
+//! read once more; what it takes is pending for it, and above everything that was handed over
+//! before. Each read says which entry is the first one pending above those: if it is not the first
+//! one of the read, the entries between are taken first.
 
 use super::id::EntryId;
 

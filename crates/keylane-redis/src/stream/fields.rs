@@ -22,8 +22,8 @@ const HEADER: &str = "keylane.header.";
 /// | id | `id` | what the producer calls the message |
 /// | version | `version` | the place of the message among those of its key, as a decimal number |
 ///
-/// Of fields with the same name the first counts, and the others are headers. An entry of a producer that
-/// knows nothing of this has all its fields as headers, and an empty payload.
+/// Of fields with the same name the first counts, and the others are headers. An entry of a
+/// producer that knows nothing of this has all its fields as headers, and an empty payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamFields {
     key: Bytes,

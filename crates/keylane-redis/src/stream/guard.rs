@@ -1,7 +1,8 @@
 //! Attempts are noted before they start, where a crash must not hide them.
 //!
-//! The first attempt at an entry that was never handed over before needs no note: if the process dies with
-//! it, the entry is pending, and the owner that takes the stream over notes each attempt at it.
+//! The first attempt at an entry that was never handed over before needs no note: if the process
+//! dies with it, the entry is pending, and the owner that takes the stream over notes each attempt
+//! at it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,8 +21,8 @@ pub(super) struct Starts {
     /// How many there are in it: hardly ever any.
     count: AtomicUsize,
     owners: Mutex<Owners>,
-    /// Entries of which an attempt was noted that has not failed, or not even started, when they were
-    /// lost; and how many have failed. This process lives, so the noted one was no crash.
+    /// Entries of which an attempt was noted that has not failed, or not even started, when they
+    /// were lost; and how many have failed. This process lives, so the noted one was no crash.
     survived: Mutex<HashMap<(u32, EntryId), u32>>,
 }
 

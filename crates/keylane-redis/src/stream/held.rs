@@ -38,8 +38,8 @@ pub(super) struct HeldStreams {
     ending: Vec<(Arc<StreamOutbox>, Task)>,
     /// What is lost, and not told yet.
     lost: Vec<Generation>,
-    /// Leases of streams that were let go of, as long as their tasks have them: what was handed over may
-    /// still be here.
+    /// Leases of streams that were let go of, as long as their tasks have them: what was handed
+    /// over may still be here.
     let_go: BTreeMap<u32, Weak<Lease>>,
     /// The stream that is looked at first in the next call.
     first: u32,
@@ -220,8 +220,8 @@ impl HeldStreams {
         (before == Phase::Live).then_some(held.owned.generation)
     }
 
-    /// Streams of which something was given back are to be read again. Returns the generations that have to
-    /// end first.
+    /// Streams of which something was given back are to be read again. Returns the generations that
+    /// have to end first.
     pub(super) fn rewind(&mut self) -> Vec<Generation> {
         let returned = self.held.values_mut();
         let returned = returned.filter(|held| held.owned.wants_rewind());

@@ -40,7 +40,8 @@ impl EntryId {
         std::str::from_utf8(text).ok()?.parse().ok()
     }
 
-    /// Appends it as text, as its `Display` has it: for each message, so without the machinery of that.
+    /// Appends it as text, as its `Display` has it: for each message, so without the machinery of
+    /// that.
     pub(super) fn put(self, out: &mut BytesMut) {
         put_number(self.ms, out);
         out.extend_from_slice(b"-");

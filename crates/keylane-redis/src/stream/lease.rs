@@ -1,5 +1,5 @@
-//! What the owner of a stream says to the server. Each call asks first, in the same step, whether it is the
-//! owner still, and the stream and its group those that it has taken over.
+//! What the owner of a stream says to the server. Each call asks first, in the same step, whether
+//! it is the owner still, and the stream and its group those that it has taken over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -94,8 +94,8 @@ pub(super) struct Found {
     pub(super) fields: Fields,
 }
 
-/// Answers a call of an owner that is none any more: a later one is there, or what it has taken over has
-/// [changed](StreamLease::has_changed).
+/// Answers a call of an owner that is none any more: a later one is there, or what it has taken
+/// over has [changed](StreamLease::has_changed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
@@ -180,9 +180,9 @@ impl StreamLease {
         }
     }
 
-    /// Whether the server has said that the stream, its group or the consumer in it was removed, or made
-    /// again, or that the server itself goes on with another history. What was handed over is not what is
-    /// there now, even if it has the same id.
+    /// Whether the server has said that the stream, its group or the consumer in it was removed, or
+    /// made again, or that the server itself goes on with another history. What was handed over is
+    /// not what is there now, even if it has the same id.
     pub(super) fn has_changed(&self) -> bool {
         self.has_changed.load(Ordering::Relaxed)
     }
@@ -269,9 +269,9 @@ impl StreamLease {
         Ok(Ok(answers.collect::<RedisResult<_>>()?))
     }
 
-    /// As a transaction, and not as a script: that would make what is read into numbers and text of its
-    /// own and back, which is three times the work for the server. The check is sent as a whole: one that
-    /// the server does not know would let the commands behind it pass.
+    /// As a transaction, and not as a script: that would make what is read into numbers and text of
+    /// its own and back, which is three times the work for the server. The check is sent as a
+    /// whole: one that the server does not know would let the commands behind it pass.
     async fn in_transaction(&self, commands: Vec<Cmd>) -> Result<Vec<RedisResult<Value>>, Failure> {
         let mut all = pipe();
         all.atomic().ignore_errors();
@@ -293,8 +293,8 @@ impl StreamLease {
         Ok(all.query_async(&mut self.link.clone()).await?)
     }
 
-    /// Takes the stream over, and makes it and its group if they are not there. What this process knows
-    /// of an earlier tenure of it is made good, if the stream is the same.
+    /// Takes the stream over, and makes it and its group if they are not there. What this process
+    /// knows of an earlier tenure of it is made good, if the stream is the same.
     pub(super) async fn take(
         &mut self,
         start: StreamStart,
@@ -436,7 +436,8 @@ impl StreamLease {
         Ok(told.await?.map(drop))
     }
 
-    /// Writes an entry into a stream of letters in the slot of this one, with these fields, and acks it.
+    /// Writes an entry into a stream of letters in the slot of this one, with these fields, and
+    /// acks it.
     pub(super) async fn letter(
         &self,
         letters: &[u8],
@@ -457,8 +458,8 @@ impl StreamLease {
         }))
     }
 
-    /// Writes the letter of an entry into a stream in another slot. It may be written twice. The entry
-    /// is not acked.
+    /// Writes the letter of an entry into a stream in another slot. It may be written twice. The
+    /// entry is not acked.
     pub(super) async fn letter_elsewhere(
         &self,
         letters: &[u8],
@@ -575,8 +576,8 @@ fn first(answer: Value) -> Option<Option<Fields>> {
     Some(found.map(|(_, fields)| fields))
 }
 
-/// Waits until the stream has something above this, and returns after so many milliseconds if not. Nothing
-/// is read for the group.
+/// Waits until the stream has something above this, and returns after so many milliseconds if not.
+/// Nothing is read for the group.
 pub(super) async fn wait(
     link: &mut Link,
     stream: &[u8],

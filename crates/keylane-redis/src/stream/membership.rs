@@ -1,5 +1,5 @@
-//! Shares the streams among the members of the group: says that this member is well, owns streams as far
-//! as it has a right to, and gives up what is too much.
+//! Shares the streams among the members of the group: says that this member is well, owns streams
+//! as far as it has a right to, and gives up what is too much.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The shortest pause before a stream is tried again that another member has still.
 const FIRST_TRY: Duration = Duration::from_millis(50);
 
-/// What this member is called, once it has joined. It keeps its name for as long as the source lives: its
-/// place among the others follows from it.
+/// What this member is called, once it has joined. It keeps its name for as long as the source
+/// lives: its place among the others follows from it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member(Arc<Mutex<Option<Bytes>>>);
 
@@ -168,8 +168,8 @@ impl Membership {
                 self.worker.say(News::Failed(error));
                 return every;
             }
-            // A stream has one owner by its lease. The other members are not known, so no stream is given
-            // up, and none is left to them: the shares may be uneven.
+            // A stream has one owner by its lease. The other members are not known, so no stream is
+            // given up, and none is left to them: the shares may be uneven.
             Err(Failure::Unable(error) | Failure::Lasting(error)) => {
                 let why = error.to_string();
                 self.worker.fails(&self.places[0], Duty::Share, why);
@@ -220,7 +220,8 @@ impl Membership {
         Ok((members.len(), place))
     }
 
-    /// Has the source give up what is too much. It is told each time: it may not have known the stream yet.
+    /// Has the source give up what is too much. It is told each time: it may not have known the
+    /// stream yet.
     fn give_up(&mut self, quota: usize) {
         let too_much = self.owned.len().saturating_sub(quota);
         let before = self.surplus.iter().copied();

@@ -22,8 +22,8 @@ impl Origin {
         }
     }
 
-    /// The position of an entry, `<token> <stream>/<entry>`, and what comes after the token: in the same
-    /// memory.
+    /// The position of an entry, `<token> <stream>/<entry>`, and what comes after the token: in the
+    /// same memory.
     pub(super) fn position(&self, id: EntryId) -> (Bytes, Bytes) {
         // Two numbers of 64 bits, and what is between them.
         let mut position = BytesMut::with_capacity(self.front.len() + 41);

@@ -1,7 +1,7 @@
 //! What is told to the server about the entries of one stream: acks, and attempts.
 //!
-//! One batch is under way at a time. What is said meanwhile is the next one, so batches are as large as a
-//! round trip is long.
+//! One batch is under way at a time. What is said meanwhile is the next one, so batches are as
+//! large as a round trip is long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -68,8 +68,8 @@ struct Marks {
 /// Why nothing is told any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Another owner is there, or the stream is another one, or the server takes nothing of it. So many
-    /// acks were not taken.
+    /// Another owner is there, or the stream is another one, or the server takes nothing of it. So
+    /// many acks were not taken.
     Refused {
         acks: u64,
     },
@@ -227,7 +227,8 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<S
             match tenure.tell(&said.acks, notes.clone()).await {
                 Ok(Ok(())) => break false,
                 Ok(Err(Refused)) => break true,
-                // Those of the other streams, which may be on a node that is well, do not wait for it.
+                // Those of the other streams, which may be on a node that is well, do not wait for
+                // it.
                 Err(Failure::Lasting(error)) => {
                     worker.fails(&tenure.place, Duty::Own, error.to_string());
                     break true;

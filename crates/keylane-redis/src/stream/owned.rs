@@ -1,4 +1,5 @@
-//! One stream that is owned, as the source sees it: what was handed over, and what waits to be. Pure.
+//! One stream that is owned, as the source sees it: what was handed over, and what waits to be.
+//! Pure.
 
 use std::collections::{HashSet, VecDeque};
 

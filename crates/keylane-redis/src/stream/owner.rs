@@ -14,16 +14,16 @@ use super::outbox::{StreamOutbox, tell};
 use super::reader::{Ended, Reader};
 use super::worker::{Duty, Gained, LONG_PAUSE, News, Order, Task, Worker};
 
-/// Owns a stream until its lease is lost, or the source gives it up. One that the source does not know yet,
-/// because it cannot be taken over, is given up when `let_go` is told.
+/// Owns a stream until its lease is lost, or the source gives it up. One that the source does not
+/// know yet, because it cannot be taken over, is given up when `let_go` is told.
 pub(super) async fn own(
     worker: Arc<Worker>,
     place: Arc<Place>,
     lease: Arc<Lease>,
     let_go: Arc<Notify>,
 ) {
-    // What the source has let go of may still be handled here. So the lease stays, and the stream is taken
-    // over once more under it.
+    // What the source has let go of may still be handled here. So the lease stays, and the stream
+    // is taken over once more under it.
     let reply = loop {
         if let End::Over(reply) = own_once(&worker, &place, &lease, &let_go).await {
             break reply;
@@ -45,7 +45,8 @@ pub(super) async fn own(
 enum End {
     /// The source has let go of it, and this process owns it still.
     Again,
-    /// It is not owned any more. If the source has asked for that, it is answered when the lease is free.
+    /// It is not owned any more. If the source has asked for that, it is answered when the lease is
+    /// free.
     Over(Option<oneshot::Sender<()>>),
 }
 
@@ -81,8 +82,8 @@ async fn own_once(
 
     let began = Instant::now();
     let (mut round, mut is_lost) = (Some(0), false);
-    // Ends when the source has no more use for the stream: also after it was lost, so that no task here
-    // owns it again before the source knows.
+    // Ends when the source has no more use for the stream: also after it was lost, so that no task
+    // here owns it again before the source knows.
     let reply = loop {
         let reading = async {
             match round {
@@ -135,7 +136,8 @@ async fn own_once(
     }
     if reply.is_some() {
         if has_changed {
-            // Its next owner finds the group where this process knows that it was, also if it is another one.
+            // Its next owner finds the group where this process knows that it was, also if it is
+            // another one.
             take_over(worker, &mut tenure, lease, let_go).await;
         } else if let Err(error) = tenure.leave().await {
             tracing::debug!(target: "keylane", ?error, "a consumer stays in its group");

@@ -3,8 +3,8 @@
 /// The partition of a key, of so many: the CRC16 that Redis Cluster takes for its slots (XMODEM:
 /// polynomial `0x1021`, beginning with 0), modulo `partitions`.
 ///
-/// It never changes, so that producers in other languages can compute it: a client of a cluster has the
-/// function. Braces in a key mean nothing here. With 0 partitions it is 0.
+/// It never changes, so that producers in other languages can compute it: a client of a cluster has
+/// the function. Braces in a key mean nothing here. With 0 partitions it is 0.
 ///
 /// # Examples
 ///

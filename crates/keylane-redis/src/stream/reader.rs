@@ -15,11 +15,12 @@ use super::worker::{Duty, News, Seen, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
 
-/// How long one wait for news takes. Then the group is asked: it may have been removed, or set back.
+/// How long one wait for news takes. Then the group is asked: it may have been removed, or set
+/// back.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// In a cluster a wait would hold up all others of its node, so the stream is looked at: after this time
-/// at first, and after twice as long each time.
+/// In a cluster a wait would hold up all others of its node, so the stream is looked at: after this
+/// time at first, and after twice as long each time.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
@@ -53,8 +54,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads until it cannot. What it was about to read when it is dropped stays pending, and is read in
-    /// the next round.
+    /// Reads until it cannot. What it was about to read when it is dropped stays pending, and is
+    /// read in the next round.
     pub(super) async fn run(self) -> Ended {
         let mut cursor = Cursor::new();
         let mut news = Waiter::default();

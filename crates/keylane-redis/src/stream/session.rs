@@ -98,7 +98,8 @@ impl Session {
         let mut link = self.link.clone();
         tokio::spawn(async move {
             let answer = link.ping().await;
-            // A server that cannot do anything now is there. To open the source again would not help.
+            // A server that cannot do anything now is there. To open the source again would not
+            // help.
             let _ = tell.send(match answer {
                 Err(error) if error.breaks_connection() => Err(error),
                 _ => Ok(()),

@@ -1,14 +1,15 @@
 //! Which streams each member of a group is to have. Pure.
 
-/// How many of `streams` the member at this place among `members` is to have. Members that were here first
-/// come first, so that one that joins takes as few as possible. All together have exactly all streams.
+/// How many of `streams` the member at this place among `members` is to have. Members that were
+/// here first come first, so that one that joins takes as few as possible. All together have
+/// exactly all streams.
 pub(super) fn quota(streams: usize, members: usize, place: usize) -> usize {
     let members = members.max(1);
     streams / members + usize::from(place < streams % members)
 }
 
-/// The streams that are looked at by the member at this place, in the order in which it tries them: members
-/// begin at different ones, so that few meet.
+/// The streams that are looked at by the member at this place, in the order in which it tries them:
+/// members begin at different ones, so that few meet.
 pub(super) fn order(streams: usize, members: usize, place: usize) -> impl Iterator<Item = usize> {
     let first = streams * place / members.max(1);
     (0..streams).map(move |step| (first + step) % streams)
@@ -34,8 +35,8 @@ mod tests {
             prop_assert!(most.unwrap() - least.unwrap() <= 1);
         }
 
-        /// Members give up what is too much, and take what is free: in a few rounds each has its share, and
-        /// nothing moves any more.
+        /// Members give up what is too much, and take what is free: in a few rounds each has its
+        /// share, and nothing moves any more.
         #[test]
         fn shares_are_reached_and_then_nothing_moves(
             streams in 1..40_usize,

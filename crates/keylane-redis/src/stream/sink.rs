@@ -27,13 +27,13 @@ const MOST_OF_A_STEP: usize = 250_000;
 /// A message as fields, with its place among all.
 type Encoded = (usize, Vec<(Bytes, Bytes)>);
 
-/// Adds messages to a stream, or to the partitions of one, as a [`StreamSource`](crate::StreamSource) reads
-/// them. Cheap to clone.
+/// Adds messages to a stream, or to the partitions of one, as a
+/// [`StreamSource`](crate::StreamSource) reads them. Cheap to clone.
 ///
-/// It is a sink for dead letters as well: of what cannot be decoded ([`RawLetterSink`]), and of what a
-/// handler of raw messages has failed at ([`DeadLetterSink`]). Such a letter may be written twice if its call
-/// is dropped, or its answer lost. One that a source keeps
-/// [in its own step](crate::StreamBuilder::dead_letters) is not.
+/// It is a sink for dead letters as well: of what cannot be decoded ([`RawLetterSink`]), and of
+/// what a handler of raw messages has failed at ([`DeadLetterSink`]). Such a letter may be written
+/// twice if its call is dropped, or its answer lost. One that a source keeps [in its own
+/// step](crate::StreamBuilder::dead_letters) is not.
 ///
 /// # Examples
 ///
@@ -98,12 +98,13 @@ impl StreamSink {
         self
     }
 
-    /// Adds a message. It is as durable as the server makes it: with `appendfsync always` it is on the disk
-    /// when this returns.
+    /// Adds a message. It is as durable as the server makes it: with `appendfsync always` it is on
+    /// the disk when this returns.
     ///
     /// # Errors
     ///
-    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been done.
+    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been
+    /// done.
     ///
     /// # Cancel safety
     ///
@@ -112,13 +113,13 @@ impl StreamSink {
         self.push_all(std::slice::from_ref(message)).await
     }
 
-    /// Adds messages, those of each partition in their order: all of a partition or none, as long as they
-    /// have 250,000 fields together and none has more than 3,500.
+    /// Adds messages, those of each partition in their order: all of a partition or none, as long
+    /// as they have 250,000 fields together and none has more than 3,500.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push). Those of some partitions may be there, and the first ones of one that has
-    /// more fields than that.
+    /// As [`push`](Self::push). Those of some partitions may be there, and the first ones of one
+    /// that has more fields than that.
     ///
     /// # Cancel safety
     ///
@@ -151,8 +152,8 @@ impl StreamSink {
         Ok(())
     }
 
-    /// Adds entries in one step, which is a single command: in a cluster it is sent on to where the stream
-    /// has moved, as a transaction would not be.
+    /// Adds entries in one step, which is a single command: in a cluster it is sent on to where the
+    /// stream has moved, as a transaction would not be.
     async fn add(&self, stream: &Bytes, batch: &[Encoded]) -> Result<(), RedisError> {
         let add = async |link: &mut Link| -> Result<Value, RedisError> {
             if let [(_, fields)] = batch {
@@ -244,9 +245,9 @@ mod spool {
     use crate::error::ErrorKind;
     use crate::spooled;
 
-    /// A stream as the target of a [`Spool`](keylane_spool::Spool). The id of the spool is the id of the
-    /// message, as its 24 bytes: what is written a second time, after a crash or a lost answer, has the
-    /// same.
+    /// A stream as the target of a [`Spool`](keylane_spool::Spool). The id of the spool is the id
+    /// of the message, as its 24 bytes: what is written a second time, after a crash or a lost
+    /// answer, has the same.
     #[async_trait]
     impl SpoolSink for StreamSink {
         async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {

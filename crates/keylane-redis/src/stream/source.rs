@@ -32,49 +32,52 @@ use crate::error::RedisError;
 use crate::letter::Why;
 use crate::server::Redis;
 
-/// How long a stream waits before it is read again because something of it was given back. What is given
-/// back when a source stops is not.
+/// How long a stream waits before it is read again because something of it was given back. What is
+/// given back when a source stops is not.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
 
 /// Streams of Redis or Valkey, as one member of a consumer group.
 ///
-/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. Which fields of
-/// an entry are what, is said by [`StreamFields`](crate::StreamFields).
+/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. Which
+/// fields of an entry are what, is said by [`StreamFields`](crate::StreamFields).
 ///
 /// # What it does
 ///
-/// - **A stream has one owner at a time**, under a lease: a group that shares one stream among consumers
-///   has no order. The other members of the group stand by. What scales is the dispatcher within the
-///   process, and beyond that [partitions](StreamBuilder::partitions). Nothing else may read the streams as
-///   the same group.
-/// - Streams are shared evenly among the members of the group. Who joins gets some, who stops leaves its
-///   own at once, and who crashes when its lease has run out. Members that were there first keep what they
-///   have, as far as it is not too much.
+/// - **A stream has one owner at a time**, under a lease: a group that shares one stream among
+///   consumers has no order. The other members of the group stand by. What scales is the dispatcher
+///   within the process, and beyond that [partitions](StreamBuilder::partitions). Nothing else may
+///   read the streams as the same group.
+/// - Streams are shared evenly among the members of the group. Who joins gets some, who stops
+///   leaves its own at once, and who crashes when its lease has run out. Members that were there
+///   first keep what they have, as far as it is not too much.
 /// - What is pending in the group comes first, in the order of the ids, whichever consumer has it.
-/// - An entry is acked when it has settled. A former owner that wakes up late can neither ack nor count
-///   anything: the server compares a fencing token first.
+/// - An entry is acked when it has settled. A former owner that wakes up late can neither ack nor
+///   count anything: the server compares a fencing token first.
 /// - Attempts are counted in the delivery count of the pending entry, one above what was noted.
-/// - A stream of which something was given back, without the end of the source, is read again from what is
-///   pending.
+/// - A stream of which something was given back, without the end of the source, is read again from
+///   what is pending.
 /// - A pending entry that was deleted or cut off is acked away, with a warning.
-/// - A group or a stream that is gone is made again, with a warning: after a `FLUSHALL`, or a failover to a
-///   server that did not have it yet. A stream that was made again under its name, with whatever ids, is a
-///   new one: what was held of the old one acks nothing of it, and hides nothing. So it is with the other
-///   history of a replica that was promoted, if the user may ask for `INFO replication`. What was pending
-///   with a consumer that an operator has removed comes again.
-/// - A stream that cannot be read, because its key holds something else or the user has no right to it, fails
-///   alone: the others go on. It stands in `failed_parts` with the words
-///   of the server, and is tried again every second. If acks of it are refused, the source is opened again,
-///   once each time, and the stream stays with this process for as long as its lease lasts. That it may not
-///   be waited for in `XREAD`, or cut off, or that the members of the group may not be looked at, stands
-///   there as well, and holds up nothing: members that do not know of each other own what is free.
-/// - In a cluster the streams of a node that is away fail alone as well. Leases are in one slot, and so all
-///   streams wait for the node that has it. A node that keeps its connections and says nothing may hold up
-///   the client's calls to others, until the cluster has replaced it.
+/// - A group or a stream that is gone is made again, with a warning: after a `FLUSHALL`, or a
+///   failover to a server that did not have it yet. A stream that was made again under its name,
+///   with whatever ids, is a new one: what was held of the old one acks nothing of it, and hides
+///   nothing. So it is with the other history of a replica that was promoted, if the user may ask
+///   for `INFO replication`. What was pending with a consumer that an operator has removed comes
+///   again.
+/// - A stream that cannot be read, because its key holds something else or the user has no right to
+///   it, fails alone: the others go on. It stands in `failed_parts` with the words of the server,
+///   and is tried again every second. If acks of it are refused, the source is opened again, once
+///   each time, and the stream stays with this process for as long as its lease lasts. That it may
+///   not be waited for in `XREAD`, or cut off, or that the members of the group may not be looked
+///   at, stands there as well, and holds up nothing: members that do not know of each other own
+///   what is free.
+/// - In a cluster the streams of a node that is away fail alone as well. Leases are in one slot,
+///   and so all streams wait for the node that has it. A node that keeps its connections and says
+///   nothing may hold up the client's calls to others, until the cluster has replaced it.
 ///
 /// # Dead letters
 ///
-/// With [`dead_letters`](StreamBuilder::dead_letters) a letter has the fields of its entry, and these:
+/// With [`dead_letters`](StreamBuilder::dead_letters) a letter has the fields of its entry, and
+/// these:
 ///
 /// | field | its value, as text |
 /// | --- | --- |
@@ -85,21 +88,22 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 /// | `keylane.cause` | one of `failed`, `panicked`, `timed out`, `undecodable`, `skipped`, … |
 /// | `keylane.error` | what is to be said about it, 2,000 characters at most |
 ///
-/// The letter is written and the entry is acked in one step, so there is one letter for each entry also
-/// after a crash. In a cluster this is so if the stream of the letters is in the slot of the entry's
-/// stream, by braces in their names; otherwise a crash between the two may write a letter twice.
+/// The letter is written and the entry is acked in one step, so there is one letter for each entry
+/// also after a crash. In a cluster this is so if the stream of the letters is in the slot of the
+/// entry's stream, by braces in their names; otherwise a crash between the two may write a letter
+/// twice.
 ///
 /// # What it keeps in the server
 ///
-/// Beside each stream there is the key `{stream}:keylane:owner:<group>` with the token of its owner and
-/// the consumer that it has made, and beside the first one `{stream}:keylane:members:<group>`; the name
-/// of a stream that has braces of its own stands in them once more. Leases are in keys that begin with
-/// `{keylane-streams:<group>}:keylane:lease`, unless [`leases`](StreamBuilder::leases) says otherwise.
-/// Replication is
-/// asynchronous: a failover can lose acks and entries that the server has confirmed.
+/// Beside each stream there is the key `{stream}:keylane:owner:<group>` with the token of its owner
+/// and the consumer that it has made, and beside the first one `{stream}:keylane:members:<group>`;
+/// the name of a stream that has braces of its own stands in them once more. Leases are in keys
+/// that begin with `{keylane-streams:<group>}:keylane:lease`, unless
+/// [`leases`](StreamBuilder::leases) says otherwise. Replication is asynchronous: a failover can
+/// lose acks and entries that the server has confirmed.
 ///
-/// A source has two connections, and one more for each stream that it owns, in which it waits for news. In
-/// a cluster it looks up to ten times a second at each instead.
+/// A source has two connections, and one more for each stream that it owns, in which it waits for
+/// news. In a cluster it looks up to ten times a second at each instead.
 ///
 /// # Examples
 ///
@@ -181,10 +185,10 @@ impl StreamSource {
         }
     }
 
-    /// The fencing token under which a message was handed out: that of the owner of its stream, and higher
-    /// than those of all owners of it before. Whatever stores the effects of messages refuses a token of a
-    /// key that is lower than one it has seen, and so what a paused process writes that is not the owner
-    /// any more.
+    /// The fencing token under which a message was handed out: that of the owner of its stream, and
+    /// higher than those of all owners of it before. Whatever stores the effects of messages
+    /// refuses a token of a key that is lower than one it has seen, and so what a paused process
+    /// writes that is not the owner any more.
     pub fn token(message: &RawMessage) -> Option<u64> {
         origin::token(message)
     }
@@ -548,7 +552,8 @@ where
 
 impl Drop for StreamSource {
     fn drop(&mut self) {
-        // The streams of a source that was dropped are free at once, so it should not count any more.
+        // The streams of a source that was dropped are free at once, so it should not count any
+        // more.
         if let Some(session) = &self.session
             && let Ok(runtime) = Handle::try_current()
         {

@@ -81,8 +81,8 @@ impl Worker {
         }
     }
 
-    /// Says that something of a stream has failed, and waits until it may be tried again. What fails with
-    /// the connection is returned: it is no trouble of the stream's own.
+    /// Says that something of a stream has failed, and waits until it may be tried again. What
+    /// fails with the connection is returned: it is no trouble of the stream's own.
     pub(super) async fn bear(
         &self,
         place: &Place,
@@ -103,8 +103,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a new connection to a cluster reaches a stream that this one does not: its client keeps a
-    /// connection that has gone silent.
+    /// Whether a new connection to a cluster reaches a stream that this one does not: its client
+    /// keeps a connection that has gone silent.
     async fn is_reached_anew(&self, place: &Place) -> bool {
         let mut exists = cmd("EXISTS");
         exists.arg(&*place.stream);
@@ -139,8 +139,8 @@ pub(super) struct Resume {
     pub(super) seen: Option<Seen>,
 }
 
-/// An entry that the stream had. One that was made again under its name may have the id, and is told by
-/// what is in it.
+/// An entry that the stream had. One that was made again under its name may have the id, and is
+/// told by what is in it.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) id: EntryId,
@@ -170,8 +170,8 @@ pub(super) enum News {
         round: u32,
         entries: Vec<Entry>,
     },
-    /// A stream is not owned any more: by the clock of this process, or because the server takes nothing
-    /// more from this owner, or because it is gone.
+    /// A stream is not owned any more: by the clock of this process, or because the server takes
+    /// nothing more from this owner, or because it is gone.
     Lost(TenureId),
     /// There are more members now: this stream is to go.
     Surplus(u32),
@@ -195,8 +195,8 @@ pub(super) struct Gained {
     pub(super) orders: mpsc::UnboundedSender<Order>,
 }
 
-/// What the source has the task of an owned stream do. Without its sender the task ends, and gives the
-/// stream up.
+/// What the source has the task of an owned stream do. Without its sender the task ends, and gives
+/// the stream up.
 pub(super) enum Order {
     /// Read nothing more.
     Rest,

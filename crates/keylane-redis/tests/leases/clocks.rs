@@ -17,8 +17,8 @@ async fn with_clock(kind: RedisKind) -> Redis {
     Redis::builder(kind).own_clock().start().await.unwrap()
 }
 
-/// A lease that is held goes on, and ends when it would. Only one whose holder has died before the clock
-/// was set back ends as much later.
+/// A lease that is held goes on, and ends when it would. Only one whose holder has died before the
+/// clock was set back ends as much later.
 #[tokio::test]
 async fn a_clock_that_is_set_back_keeps_no_lease_that_is_renewed() {
     each_kind(async |kind| {
@@ -49,8 +49,8 @@ async fn a_clock_that_is_set_back_keeps_no_lease_that_is_renewed() {
     .await;
 }
 
-/// Leases end at once, and their holders are told. Tokens grow all the same, and go on when it is right
-/// again.
+/// Leases end at once, and their holders are told. Tokens grow all the same, and go on when it is
+/// right again.
 #[tokio::test]
 async fn a_clock_that_is_set_forward_ends_leases() {
     each_kind(async |kind| {
@@ -76,7 +76,8 @@ async fn a_clock_that_is_set_forward_ends_leases() {
     .await;
 }
 
-/// A server that was emptied has forgotten its leases: holders are told, and end nothing of the next one.
+/// A server that was emptied has forgotten its leases: holders are told, and end nothing of the
+/// next one.
 #[tokio::test]
 async fn a_server_that_was_emptied_has_other_leases() {
     each_kind(async |kind| {

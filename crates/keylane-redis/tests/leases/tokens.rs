@@ -41,8 +41,8 @@ async fn tokens_are_times_that_scripts_can_count_with() {
     }
 }
 
-/// A clock that was set back: the last token is ahead of it, and each one that follows is one more, up to
-/// the end of the type.
+/// A clock that was set back: the last token is ahead of it, and each one that follows is one more,
+/// up to the end of the type.
 #[tokio::test]
 async fn a_clock_that_is_behind_changes_nothing() {
     for kind in RedisKind::ALL {

@@ -48,8 +48,8 @@ impl Worker {
     }
 }
 
-/// The attempts of a worker that finds no server any more end with its lease. What it had is handled by
-/// another one, and it never runs twice at a time.
+/// The attempts of a worker that finds no server any more end with its lease. What it had is
+/// handled by another one, and it never runs twice at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_cut_off_ends_what_it_does() {
     for resets in [false, true] {

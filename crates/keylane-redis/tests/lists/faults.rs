@@ -1,5 +1,5 @@
-//! What servers and networks do to a list in use: nothing is lost that was confirmed, each key keeps its
-//! order, and what a fenced sink has taken is right.
+//! What servers and networks do to a list in use: nothing is lost that was confirmed, each key
+//! keeps its order, and what a fenced sink has taken is right.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -441,7 +441,8 @@ async fn a_cyclic_list_keeps_what_goes_round() {
     })
     .await;
     let proxy = reset.await.unwrap();
-    // A worker that has no connection gives nothing back: others have it when its lease has run out.
+    // A worker that has no connection gives nothing back: others have it when its lease has run
+    // out.
     until("it is connected", async || {
         worker.intake.stats().state == IntakeState::Running
     })

@@ -1,5 +1,6 @@
-//! A server that goes back to an earlier state while its connections stay: a backup that is put back, all of it
-//! deleted, another clock. What was held of what has not happened must not touch what there is now.
+//! A server that goes back to an earlier state while its connections stay: a backup that is put
+//! back, all of it deleted, another clock. What was held of what has not happened must not touch
+//! what there is now.
 
 use std::time::Duration;
 
@@ -80,7 +81,8 @@ async fn fails(worker: &mut Direct) -> String {
     failed.expect("it is noticed")
 }
 
-/// The worker is idle before and after: nothing but the number of its calls tells one state from the other.
+/// The worker is idle before and after: nothing but the number of its calls tells one state from
+/// the other.
 #[tokio::test]
 async fn what_a_backup_has_again_comes_again() {
     let server = shared(RedisKind::Redis7).await;
@@ -141,7 +143,8 @@ async fn a_letter_of_what_is_not_there_is_refused() {
     check_idle(&mut raw, &list).await;
 }
 
-/// Everything is deleted, and the clock is behind the one of before: tokens would come a second time.
+/// Everything is deleted, and the clock is behind the one of before: tokens would come a second
+/// time.
 #[tokio::test]
 async fn what_is_new_after_a_flush_is_not_touched() {
     let server = own(RedisKind::Redis8).await;
@@ -187,8 +190,8 @@ async fn now_micros(server: &mut MultiplexedConnection) -> u64 {
     seconds * 1_000_000 + micros
 }
 
-/// A script knows the time only beside what is in the server: a clock that goes on by an hour, and back, is
-/// one for which all that is there is an hour older, or newer.
+/// A script knows the time only beside what is in the server: a clock that goes on by an hour, and
+/// back, is one for which all that is there is an hour older, or newer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_steps_stops_nothing() {
     let server = own(RedisKind::Redis7).await;

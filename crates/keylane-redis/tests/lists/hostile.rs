@@ -1,5 +1,5 @@
-//! What a list must bear: requests that come late or twice, elements that only look like ours, keys of
-//! another type, and numbers that are too large.
+//! What a list must bear: requests that come late or twice, elements that only look like ours, keys
+//! of another type, and numbers that are too large.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -140,8 +140,8 @@ fn numbered(key: &str, numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
     numbers.map(|n| format!("{key}:{n}")).collect()
 }
 
-/// A request of a connection that was given up reaches the server when the worker goes on with another
-/// connection. No worker is told of what it takes.
+/// A request of a connection that was given up reaches the server when the worker goes on with
+/// another connection. No worker is told of what it takes.
 #[tokio::test]
 async fn a_request_that_comes_late_takes_nothing() {
     let mut list = List::new("late").await;

@@ -1,5 +1,5 @@
-//! A proxy that holds requests back: those that are late reach the server after what was sent later, on
-//! another connection. It can also lead to another server, from its next connection on.
+//! A proxy that holds requests back: those that are late reach the server after what was sent
+//! later, on another connection. It can also lead to another server, from its next connection on.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

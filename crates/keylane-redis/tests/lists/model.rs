@@ -1,5 +1,5 @@
-//! Workers that do anything at any time, against a list that keeps in mind what each of them has. All of
-//! it is drawn.
+//! Workers that do anything at any time, against a list that keeps in mind what each of them has.
+//! All of it is drawn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -18,7 +18,8 @@ use crate::support::{builder, connect, new_name, shared};
 
 const KEYS: u64 = 6;
 
-/// What is given back comes again behind what was on its way. Elements of this key are, and have no order.
+/// What is given back comes again behind what was on its way. Elements of this key are, and have no
+/// order.
 const RETURNED: u64 = 2;
 
 /// How many things happen: 500 unless set, in each of three runs.
@@ -70,7 +71,8 @@ struct Model {
 }
 
 impl Model {
-    /// An element is handed to a worker: all that is before it in its key is acked, or with the same one.
+    /// An element is handed to a worker: all that is before it in its key is acked, or with the
+    /// same one.
     fn handed(&mut self, at: usize, key: u64, id: u64, position: ListPosition) {
         let token = position.token();
         assert!(self.tokens.insert(token), "{token} comes twice");

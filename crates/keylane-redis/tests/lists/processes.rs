@@ -1,5 +1,5 @@
-//! Workers that are processes: they are killed, and stand still for longer than their leases. What all of
-//! them have done is judged as one story, which a fenced sink has written down.
+//! Workers that are processes: they are killed, and stand still for longer than their leases. What
+//! all of them have done is judged as one story, which a fenced sink has written down.
 
 use std::collections::{BTreeMap, HashSet};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -256,8 +256,8 @@ async fn fault(server: &mut MultiplexedConnection, process: u32, story: &mut Sto
     });
 }
 
-/// Pushes until it is told to end, not too far ahead of what is handled: every other element is plain, as
-/// any program pushes it. Returns the key of each.
+/// Pushes until it is told to end, not too far ahead of what is handled: every other element is
+/// plain, as any program pushes it. Returns the key of each.
 async fn produce(url: String, ends: Arc<AtomicBool>, done: Arc<AtomicU64>) -> BTreeMap<u64, u64> {
     let mut server = connect(&url).await;
     let queue = queue(&url);
@@ -394,8 +394,9 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     println!("{} kills, {} stops: {}", faults.0, faults.1, story.judge());
 }
 
-/// Two workers and one key. The one that has it stands still in the middle of its handler, and goes on
-/// when the other one has done its work. Returns what it wrote then, and the highest token before.
+/// Two workers and one key. The one that has it stands still in the middle of its handler, and goes
+/// on when the other one has done its work. Returns what it wrote then, and the highest token
+/// before.
 async fn stale_write(mode: Mode) -> (Entry, u64) {
     let (list, sink) = (own(RedisKind::Redis7).await, own(RedisKind::Redis7).await);
     let mut server = connect(&list.url()).await;

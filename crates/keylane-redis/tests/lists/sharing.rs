@@ -267,8 +267,8 @@ async fn a_hot_key_stops_the_list_at_the_stated_bound_and_not_before() {
     check_idle(&mut raw, &list).await;
 }
 
-/// More than one call of a script can have as arguments, held and in an inbox: the worker goes on with it,
-/// and dies with it.
+/// More than one call of a script can have as arguments, held and in an inbox: the worker goes on
+/// with it, and dies with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn much_goes_on_and_goes_back_in_its_order() {
     const HELD: u64 = 9_000;
@@ -404,8 +404,8 @@ async fn any_bytes_are_a_key_and_a_payload() {
     check_idle(&mut raw, &list).await;
 }
 
-/// In a cluster all keys of a list are on one node. Its client sends a request once more whose answer was
-/// lost with a connection.
+/// In a cluster all keys of a list are on one node. Its client sends a request once more whose
+/// answer was lost with a connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_order_while_its_connections_are_killed() {
     let cluster = RedisCluster::start(RedisKind::Redis7, 3).await.unwrap();
@@ -470,8 +470,8 @@ async fn kill_workers(server: &mut MultiplexedConnection) {
     }
 }
 
-/// A server of its own and a lease that is over before any answer can come: no worker gets anything done, and
-/// nothing is lost.
+/// A server of its own and a lease that is over before any answer can come: no worker gets anything
+/// done, and nothing is lost.
 #[tokio::test]
 async fn a_lease_of_a_millisecond_loses_nothing() {
     let server = own(RedisKind::Redis7).await;

@@ -1,5 +1,5 @@
-//! What handlers write to: another server, which knows the highest token of each key, and refuses lower
-//! ones. All that it has taken or refused is in one journal.
+//! What handlers write to: another server, which knows the highest token of each key, and refuses
+//! lower ones. All that it has taken or refused is in one journal.
 
 use std::time::Duration;
 

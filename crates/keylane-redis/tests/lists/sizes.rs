@@ -1,5 +1,5 @@
-//! What comes back in one answer has a bound in bytes, however much a worker holds: the server closes the
-//! connection of a client that is sent more.
+//! What comes back in one answer has a bound in bytes, however much a worker holds: the server
+//! closes the connection of a client that is sent more.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! What must always be true of the keys beside a list. Its script knows nothing of those of the crate.
+//! What must always be true of the keys beside a list. Its script knows nothing of those of the
+//! crate.
 
 use redis::aio::ConnectionLike;
 use redis::{Script, cmd};

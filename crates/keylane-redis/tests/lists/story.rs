@@ -211,8 +211,8 @@ impl Story {
         self.may_be_lost.contains(&id) || self.unknown.contains(&id)
     }
 
-    /// Whether it is the first of its key that the worker had, and that was not done: its handler may have
-    /// been in flight, and only have come to its first word when the worker went on.
+    /// Whether it is the first of its key that the worker had, and that was not done: its handler
+    /// may have been in flight, and only have come to its first word when the worker went on.
     fn is_first(&self, fault: &Fault, entry: &Entry, done_at: &HashMap<u64, Place>) -> bool {
         let is_done = |id: u64| done_at.get(&id).is_some_and(|done| *done < fault.place);
         let own = |id: &&u64| self.pushed.get(*id) == Some(&entry.key) && !is_done(**id);
@@ -245,8 +245,8 @@ impl Story {
         (is_slow || self.may_repeat).then_some(Reason::Slow)
     }
 
-    /// Whether a worker has lost what it had here for no fault of the test. What it says first after it
-    /// has stood still is of that.
+    /// Whether a worker has lost what it had here for no fault of the test. What it says first
+    /// after it has stood still is of that.
     fn was_slow(&self, worker: u32, place: Place) -> bool {
         let is_lost = |place: &Place| {
             let entry = &self.journal[*place];

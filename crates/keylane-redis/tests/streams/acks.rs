@@ -33,8 +33,8 @@ async fn many_acks_in_one_batch_are_taken() {
     assert_eq!(client.pending(&name, "g").await, []);
 }
 
-/// What is acked is deleted: when all groups have acked it where the server knows how, and otherwise if
-/// there is no other group.
+/// What is acked is deleted: when all groups have acked it where the server knows how, and
+/// otherwise if there is no other group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_acked_is_deleted() {
     for kind in RedisKind::ALL {

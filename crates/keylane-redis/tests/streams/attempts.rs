@@ -17,7 +17,8 @@ async fn start(source: &mut Driven, position: keylane_redis::StreamPosition, att
     }
 }
 
-/// A first attempt costs no note. After a crash each one is noted, and the count outlives all of them.
+/// A first attempt costs no note. After a crash each one is noted, and the count outlives all of
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attempts_survive() {
     for kind in RedisKind::ALL {

@@ -207,8 +207,8 @@ async fn move_slot(cluster: &RedisCluster, key: &str, to: usize) {
     }
 }
 
-/// A sink whose stream has moved to another node goes on there: what was pushed before, meanwhile and
-/// after that is there once, in order.
+/// A sink whose stream has moved to another node goes on there: what was pushed before, meanwhile
+/// and after that is there once, in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sink_follows_its_stream() {
     show_log();

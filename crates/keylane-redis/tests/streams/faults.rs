@@ -137,7 +137,8 @@ impl Consumed {
     }
 }
 
-/// A script of someone else keeps the server busy. All commands are refused meanwhile, and so are acks.
+/// A script of someone else keeps the server busy. All commands are refused meanwhile, and so are
+/// acks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_busy_loses_nothing() {
     for kind in RedisKind::ALL {
@@ -206,7 +207,8 @@ async fn a_server_that_is_full_is_emptied() {
     }
 }
 
-/// The primary becomes a replica, and a primary again: its connections are left, and nothing is lost.
+/// The primary becomes a replica, and a primary again: its connections are left, and nothing is
+/// lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_is_left_until_it_is_a_primary() {
     let server = own(RedisKind::Redis7).await;

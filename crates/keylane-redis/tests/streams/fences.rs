@@ -104,7 +104,8 @@ async fn a_lower_token_takes_nothing_over_from_an_owner_that_has_left() {
     assert_eq!(client.left(&name, "g").await, 2);
 }
 
-/// The lease is lost by the clock of this process: nothing starts, and what settles in time is still told.
+/// The lease is lost by the clock of this process: nothing starts, and what settles in time is
+/// still told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_lease_ends_the_generation() {
     let server = shared(RedisKind::Redis8).await;

@@ -1,4 +1,5 @@
-//! Streams that are made again, and servers whose history branches: the same ids come a second time.
+//! Streams that are made again, and servers whose history branches: the same ids come a second
+//! time.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -69,7 +70,8 @@ async fn settle_late(source: &mut Driven, old: &Handed, count: usize) -> Handed 
     handed
 }
 
-/// What was held of the stream before acks nothing of the one that has its name, and hides nothing of it.
+/// What was held of the stream before acks nothing of the one that has its name, and hides nothing
+/// of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_is_made_again_is_a_new_one() {
     for kind in RedisKind::ALL {
@@ -214,8 +216,8 @@ pub(crate) async fn remove_consumers(client: &Client, name: &str) {
     }
 }
 
-/// A replica is promoted that lacks the last entries, and has others under their ids. The address stays
-/// the same, and so do the connections: as with a load balancer, or in a cluster.
+/// A replica is promoted that lacks the last entries, and has others under their ids. The address
+/// stays the same, and so do the connections: as with a load balancer, or in a cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_promoted_has_another_history() {
     for kind in RedisKind::ALL {
@@ -308,8 +310,8 @@ async fn settle_late_or_again(source: &mut Driven, old: &Handed, count: usize) -
     panic!("only {:?} came", payloads(&handed));
 }
 
-/// Consumers are removed again and again while attempts fail. What is counted was written, and the rest
-/// comes again.
+/// Consumers are removed again and again while attempts fail. What is counted was written, and the
+/// rest comes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn letters_that_are_counted_were_written() {
     for kind in RedisKind::ALL {

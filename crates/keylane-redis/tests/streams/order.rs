@@ -8,8 +8,8 @@ use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, builder, new_name, payloads, shared, texts, until};
 
-/// A process dies, with some of its entries acked out of order. What is pending comes first, in order,
-/// and then what is new.
+/// A process dies, with some of its entries acked out of order. What is pending comes first, in
+/// order, and then what is new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_pending_comes_first_and_in_order() {
     for kind in RedisKind::ALL {

@@ -1,4 +1,5 @@
-//! One stream of a source fails: the others go on, and it is in the stats for as long as that lasts.
+//! One stream of a source fails: the others go on, and it is in the stats for as long as that
+//! lasts.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Consumers that are processes: they join, leave, are killed, and stand still for longer than their
-//! lease. What all of them have done is judged as one story.
+//! Consumers that are processes: they join, leave, are killed, and stand still for longer than
+//! their lease. What all of them have done is judged as one story.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -45,8 +45,8 @@ fn takes(number: u64) -> Duration {
     Duration::from_millis(number % 7)
 }
 
-/// The worker: this program once more. It writes a line where a message begins and where it ends, and
-/// where its machine let it stand still, and leaves when its input ends.
+/// The worker: this program once more. It writes a line where a message begins and where it ends,
+/// and where its machine let it stand still, and leaves when its input ends.
 #[test]
 fn worker() {
     let Ok(task) = std::env::var(WORKER) else {
@@ -244,8 +244,8 @@ impl Story {
         theirs.any(|pause| attempt.start <= pause.to + TOLD && end >= pause.from)
     }
 
-    /// The pause after which an attempt began at once. Its process may have made sure of its lease right
-    /// before: that is what tokens are for.
+    /// The pause after which an attempt began at once. Its process may have made sure of its lease
+    /// right before: that is what tokens are for.
     fn resumed(&self, attempt: &Attempt) -> Option<Duration> {
         let mut theirs = self.pauses_of(attempt.pid);
         let found = theirs.find(|pause| (pause.from..pause.to + TOLD).contains(&attempt.start));

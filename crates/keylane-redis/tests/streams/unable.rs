@@ -22,7 +22,8 @@ async fn forbid(client: &Client, user: &str, what: &str) {
     client.run::<()>(&["ACL", "SETUSER", user, what]).await;
 }
 
-/// Its acks are refused, and so it lets go of the stream. Others must not start what it handles still.
+/// Its acks are refused, and so it lets go of the stream. Others must not start what it handles
+/// still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_takes_no_acks_is_not_given_to_others_meanwhile() {
     let server = shared(RedisKind::Redis8).await;
