@@ -506,8 +506,8 @@ fn is_internal(topic: &str) -> bool {
     topic.starts_with(INTERNAL)
 }
 
-/// Returns an expression that matches whole names. The client searches, and treats a name with this
-/// prefix as an expression.
+/// Returns an expression that matches whole names. The client treats a name that begins with `^` as
+/// an expression, and searches for a match anywhere in a name.
 fn whole(pattern: &str) -> String {
     format!("^({pattern})$")
 }

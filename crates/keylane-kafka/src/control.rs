@@ -55,8 +55,8 @@ pub struct PartitionStatus {
     pub beyond: u64,
     /// Whether [`Control::pause`] was called for it.
     pub is_paused: bool,
-    /// The records that retention had deleted when the partition was assigned to this process, or
-    /// when it had to [halt](crate::OnOvertaken::Halt).
+    /// The records that retention had deleted when the partition began in this process, or because
+    /// of which it [halts](crate::OnOvertaken::Halt).
     pub overtaken: Option<Overtaken>,
     /// Why the partition cannot be read, or cannot begin, now. The source tries again; the other
     /// partitions go on.
