@@ -17,7 +17,7 @@ static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua
 
 pub(super) struct Server {
     link: Reconnecting,
-    /// The key of the total, which is also the prefix of the keys of each key.
+    /// This is the key of the total, and `each` the prefix of the keys with a rate of their own.
     total: Bytes,
     each: Bytes,
     limits: Limits,
