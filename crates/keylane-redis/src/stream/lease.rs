@@ -436,8 +436,8 @@ impl StreamLease {
         Ok(told.await?.map(drop))
     }
 
-    /// Writes an entry with these fields into a stream of letters in the slot of this one, and acks
-    /// the original entry.
+    /// Writes the letter of an entry, with these additional fields, into a stream in the slot of
+    /// this one, and acks the entry.
     pub(super) async fn letter(
         &self,
         letters: &[u8],

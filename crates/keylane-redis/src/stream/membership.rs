@@ -192,7 +192,7 @@ impl Membership {
             }
             return every;
         }
-        // The owner of a free share is asked to give it up, or its lease runs out.
+        // A missing stream becomes free when its owner gives it up, or when its lease runs out.
         let pause = self.try_again.min(every);
         self.try_again = pause * 2;
         pause

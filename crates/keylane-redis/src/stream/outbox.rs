@@ -228,8 +228,7 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<S
             match tenure.tell(&said.acks, notes.clone()).await {
                 Ok(Ok(())) => break false,
                 Ok(Err(Refused)) => break true,
-                // Changes of other streams, which may be on a node that is well, do not wait for
-                // this.
+                // The other streams, which may be on a node that is well, do not wait for this.
                 Err(Failure::Lasting(error)) => {
                     worker.fails(&tenure.place, Duty::Own, error.to_string());
                     break true;
