@@ -29,8 +29,8 @@ pub enum MetadataFull {
     /// again, unless the frontier has passed them by then.
     #[default]
     Repeat,
-    /// The partition hands over nothing more while the metadata is longer than three quarters of
-    /// its limit. So a key that is slow or halted stops the partition, and next to nothing is
+    /// The partition hands over nothing more while the metadata takes three quarters of its limit
+    /// or more. So a key that is slow or halted stops the partition, and next to nothing is
     /// repeated.
     Pause,
 }
