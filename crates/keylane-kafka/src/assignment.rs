@@ -1,4 +1,4 @@
-//! The partitions that this member of the group has, each in its generation. Pure.
+//! The partitions that this member of the group owns, each in its generation. Pure.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use keylane_source::{Generation, Settlement};
 use crate::metadata::Encoded;
 use crate::partition::{Commit, Partition, Phase, Start};
 
-/// What names a record to its source: a partition in one generation, and an offset of it.
+/// The position of a record for its source: a partition in one generation, and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     pub(crate) slot: u32,
@@ -23,7 +23,7 @@ impl Position {
     }
 }
 
-/// A partition and what belongs to it, `Q`: the queue that it is read from.
+/// A partition and the value that belongs to it, `Q`: the queue from which it is read.
 #[derive(Debug)]
 pub(crate) struct Assigned<Q> {
     pub(crate) topic: Arc<str>,
@@ -32,7 +32,8 @@ pub(crate) struct Assigned<Q> {
     pub(crate) queue: Q,
 }
 
-/// All of them, by slot. A slot is given again when its partition is gone; a generation never is.
+/// All assigned partitions, by slot. A slot is used again when its partition is gone; a generation
+/// never is.
 #[derive(Debug)]
 pub(crate) struct Assignment<Q> {
     slots: Vec<Option<Assigned<Q>>>,
@@ -54,8 +55,8 @@ impl<Q> Assignment<Q> {
         self.last_generation
     }
 
-    /// A partition is ours from now on. One of the same name that is still here was lost without a
-    /// word: its generation is returned.
+    /// Adds a partition. If a partition of the same name is still here, it was lost without notice:
+    /// returns its generation.
     pub(crate) fn assign(
         &mut self,
         topic: Arc<str>,
@@ -105,14 +106,14 @@ impl<Q> Assignment<Q> {
         self.slots.iter_mut().flatten()
     }
 
-    /// The partition that a position belongs to, if it is still in that generation.
+    /// Returns the partition of a position, if it is still in that generation.
     #[inline]
     pub(crate) fn of(&self, position: &Position) -> Option<&Assigned<Q>> {
         let assigned = self.slots.get(position.slot as usize)?.as_ref()?;
         (assigned.partition.generation == position.generation).then_some(assigned)
     }
 
-    /// Takes settlements. Those of a generation that is over change nothing.
+    /// Applies settlements. Ignores those of a generation that is over.
     pub(crate) fn settle(&mut self, settled: &[Settlement<Position>]) {
         for settlement in settled {
             let position = &settlement.position;
@@ -125,12 +126,12 @@ impl<Q> Assignment<Q> {
         }
     }
 
-    /// How much has settled that no commit has said.
+    /// How many records have settled that no commit contains.
     pub(crate) fn unsaid(&self) -> u64 {
         self.iter().map(|one| one.partition.unsaid()).sum()
     }
 
-    /// What is to be committed now, each with its partition.
+    /// Returns the commits that are due now, each with its partition.
     pub(crate) fn commits(&mut self) -> impl Iterator<Item = (&Assigned<Q>, Commit)> {
         self.iter_mut().filter_map(|one| {
             let commit = one.partition.commit()?;
@@ -138,7 +139,7 @@ impl<Q> Assignment<Q> {
         })
     }
 
-    /// The broker has answered a commit: it has taken it with this metadata, or not.
+    /// Records the answer of the broker to a commit: it took it with this metadata, or it did not.
     pub(crate) fn answered(
         &mut self,
         commit: &Commit,
@@ -156,7 +157,7 @@ impl<Q> Assignment<Q> {
         }
     }
 
-    /// These partitions are to go. Returns the generations that have to end first.
+    /// Revokes these partitions. Returns the generations that must end first.
     pub(crate) fn revoke(&mut self, places: &[(String, i32)]) -> Vec<Generation> {
         let slots = places
             .iter()
@@ -165,8 +166,8 @@ impl<Q> Assignment<Q> {
         self.end(slots, Phase::Revoked)
     }
 
-    /// Partitions of which something was given back are to be read again from their frontier. Returns
-    /// the generations that have to end first.
+    /// Begins to rewind the partitions that must be read again from their frontier, because records
+    /// of them were returned. Returns the generations that must end first.
     pub(crate) fn rewind(&mut self) -> Vec<Generation> {
         let slots = self.slots.iter().enumerate();
         let returned = slots.filter(|(_, slot)| {
@@ -188,7 +189,7 @@ impl<Q> Assignment<Q> {
         generations
     }
 
-    /// These partitions are gone. Returns their generations.
+    /// Removes these partitions, which are lost. Returns their generations.
     pub(crate) fn lose(&mut self, places: &[(String, i32)]) -> Vec<Generation> {
         let slots = places
             .iter()
@@ -198,8 +199,8 @@ impl<Q> Assignment<Q> {
         gone.map(|gone| gone.partition.generation).collect()
     }
 
-    /// The work of this generation has ended. What is left of its partition is returned: it begins
-    /// again if it was rewinding, and is gone otherwise.
+    /// Releases the partition of this generation, whose work has ended. Returns what is left of it:
+    /// the partition begins again if it was rewinding, and is gone otherwise.
     pub(crate) fn release(&mut self, generation: Generation) -> Option<Assigned<Q>> {
         let is_it = |slot: &Option<Assigned<Q>>| {
             let assigned = slot.as_ref();
@@ -213,7 +214,7 @@ impl<Q> Assignment<Q> {
         self.slots.get_mut(slot as usize)?.take()
     }
 
-    /// All are gone.
+    /// Removes all partitions.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
     }

@@ -1,4 +1,4 @@
-//! What a source is built with, and what it refuses.
+//! The settings of a source, and their checks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,54 +18,55 @@ use crate::producer::Producer;
 use crate::record::{Maker, Record};
 use crate::source::KafkaSource;
 
-/// Where a group begins: the partitions of which it has nothing committed.
+/// Where a group begins in partitions for which it has no committed offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartAt {
-    /// At the first record of the log: nothing is left out.
+    /// At the first record of the log: no record is left out.
     #[default]
     Earliest,
-    /// At the end of the log: only what is produced from now on. The offset is committed at once, so
-    /// that what comes before the first handled record is not left out after a restart.
+    /// At the end of the log: only records from now on. The source commits this offset at once, so
+    /// that a restart before the first handled record leaves no record out.
     ///
-    /// That is for the first start of a group, and for what is there then: while nothing at all is
-    /// committed of the topics that it reads (of any topic, if it reads a
-    /// [`pattern`](Builder::pattern)). Partitions and topics that come later, and topics that are
-    /// added to a group that has begun, begin at their first record.
+    /// This applies to the first start of a group and to the partitions of that moment: as long as
+    /// the group has no committed offset at all in the topics that it reads (in any topic, if it
+    /// reads a [`pattern`](Builder::pattern)). Partitions and topics that are created later, and
+    /// topics that are added to a group that has begun, begin at their first record.
     Latest,
 }
 
-/// What happens when retention has overtaken what the group has committed of a partition: records
-/// were deleted before they were handled.
+/// What happens when retention has overtaken the committed offset of a partition: records were
+/// deleted before they were handled.
 ///
-/// A warning in the log says both numbers, and [`PartitionStatus`](crate::PartitionStatus) has them.
+/// A warning in the log and [`PartitionStatus`](crate::PartitionStatus) contain both offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOvertaken {
-    /// The partition goes on at the first record that is left: nothing more is left out.
+    /// The partition continues at the first record that is left: no further record is left out.
     #[default]
     Earliest,
-    /// The partition goes on at the end of its log: what is left is as old as what is gone.
+    /// The partition continues at the end of its log: the records that are left are as old as the
+    /// deleted ones.
     Latest,
     /// The partition is not read, and has [failed](crate::PartitionStatus), until the offset of the
-    /// group is set to one that is there. The other partitions go on.
+    /// group is set to one that the log has. The other partitions go on.
     Halt,
 }
 
-/// In which order records without a key are handled.
+/// The order in which records without a key are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Keyless {
-    /// They have no key and no order. A dispatcher must be built with
-    /// [`key_by_opt`](keylane::Dispatcher::key_by_opt), or take its key from the payload.
+    /// The records have no key and no order. Build the dispatcher with
+    /// [`key_by_opt`](keylane::Dispatcher::key_by_opt), or take the key from the payload.
     #[default]
     Unordered,
-    /// They get the name of their partition as their key, as `topic/number`: they are handled in the
-    /// order of their partition.
+    /// The key of these records is the name of their partition, `topic/number`: they are handled in
+    /// the order of the partition.
     ByPartition,
 }
 
-/// Properties of the client that a source sets itself, and why no one else may.
+/// Properties of the client that only the source may set, each with the reason.
 const REFUSED: [(&str, &str); 8] = [
     (
         "bootstrap.servers",
@@ -95,29 +96,29 @@ const REFUSED: [(&str, &str); 8] = [
     ),
 ];
 
-/// What the client is told unless a property says otherwise. Records wait in the broker, and not in
-/// our memory: with handlers that are slower than the network everything beyond this is only there
-/// to be thrown away at a rebalance.
+/// Default properties of the client. Records wait in the broker and not in the memory of this
+/// process: if handlers are slower than the network, a larger buffer only holds records that a
+/// rebalance drops.
 const DEFAULTS: [(&str, &str); 8] = [
     ("partition.assignment.strategy", "cooperative-sticky"),
     ("queued.min.messages", "5000"),
     ("queued.max.messages.kbytes", "16384"),
-    // How long the client asks for nothing after it had enough. A second, as it is by default, is a
-    // pause of a second for each of the above.
+    // How long the client fetches nothing after it has had enough. Its default of a second is a
+    // pause of a second for each of the amounts above.
     ("fetch.queue.backoff.ms", "5"),
-    // One request at a time is on its way to a broker. While it waits for records of partitions that
-    // have none, the others that have become empty here wait, too.
+    // One request at a time is open at a broker. While it waits for records of empty partitions,
+    // other partitions whose buffer here has run empty wait too.
     ("fetch.wait.max.ms", "20"),
     ("topic.metadata.refresh.interval.ms", "30000"),
-    // Says where the partitions end, without a question to their brokers.
+    // The statistics say where the partitions end, without a request to their brokers.
     ("statistics.interval.ms", "1000"),
     ("client.id", "keylane"),
 ];
 
-/// What the new protocol does not take: its assignor is a matter of the broker.
+/// The new protocol refuses this property: the broker decides about the assignor.
 const CLASSIC_ONLY: &str = "partition.assignment.strategy";
 
-/// How records are got from Kafka. See [`KafkaSource::builder`].
+/// Builds a [`KafkaSource`]. See [`KafkaSource::builder`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
@@ -137,12 +138,12 @@ pub struct Builder {
     pub(crate) limits: Limits,
 }
 
-/// A builder whose settings go together.
+/// The settings of a builder, checked.
 pub(crate) struct Config {
     topics: Vec<String>,
     patterns: Vec<String>,
     pub(crate) settings: Builder,
-    /// Where dead letters go.
+    /// The topic of the dead letters.
     pub(crate) letters: Option<DeadLetterTopic>,
     client: ClientConfig,
 }
@@ -167,137 +168,143 @@ impl Builder {
         }
     }
 
-    /// Reads this topic, beside others that are named. It may appear later: until then there is a warning
-    /// in the log, and nothing to handle.
+    /// Reads this topic, in addition to others. The topic may be created later: until then there is
+    /// a warning in the log and no record to handle.
     pub fn topic(mut self, name: impl Into<String>) -> Self {
         self.topics.push(name.into());
         self
     }
 
-    /// Reads all topics whose whole names match this regular expression, also those that appear
-    /// later: `orders|refunds` takes these two, and neither `orders.dead` nor `my-refunds`.
+    /// Reads all topics whose whole name matches this regular expression, also topics that are
+    /// created later: `orders|refunds` matches these two, and neither `orders.dead` nor
+    /// `my-refunds`.
     ///
-    /// In the classic protocol of groups it is an extended one of POSIX, and in the new one of RE2. A
-    /// pattern takes no topic whose name begins with `__`: those are Kafka's own, such as the one in
-    /// which it keeps what groups commit. Name such a topic with [`topic`](Self::topic).
+    /// In the classic group protocol it is an extended expression of POSIX, in the new one an
+    /// expression of RE2. A pattern matches no topic whose name begins with `__`: those are Kafka's
+    /// own, such as the one for committed offsets. Name such a topic with [`topic`](Self::topic).
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
         self
     }
 
-    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those that
-    /// would break a guarantee of this crate are refused by [`build`](Self::build).
+    /// Sets a property of the client. librdkafka's `CONFIGURATION.md` lists the names.
+    /// [`build`](Self::build) refuses properties that break a guarantee of this crate.
     ///
-    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`, since
-    /// there are passwords among them.
+    /// A later value of the same name replaces an earlier one. `Debug` shows no values, since
+    /// passwords are among them.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
     }
 
-    /// Where the group begins; [`StartAt::Earliest`] by default.
+    /// Sets where the group begins; [`StartAt::Earliest`] by default.
     pub fn start_at(mut self, start_at: StartAt) -> Self {
         self.start_at = start_at;
         self
     }
 
-    /// What happens when records were deleted before they were handled; [`OnOvertaken::Earliest`] by
-    /// default.
+    /// Sets what happens when records were deleted before they were handled;
+    /// [`OnOvertaken::Earliest`] by default.
     pub fn on_overtaken(mut self, on_overtaken: OnOvertaken) -> Self {
         self.on_overtaken = on_overtaken;
         self
     }
 
-    /// In which order records without a key are handled; [`Keyless::Unordered`] by default.
+    /// Sets the order in which records without a key are handled; [`Keyless::Unordered`] by
+    /// default.
     pub fn keyless(mut self, keyless: Keyless) -> Self {
         self.keyless = keyless;
         self
     }
 
-    /// Joins the group as this member, which keeps its partitions when it comes back within
-    /// `session.timeout.ms`: a restart is then no rebalance. Two processes must not have the same
-    /// name. Such a member does not leave the group when it stops; that is the point.
+    /// Joins the group as a static member with this name. It keeps its partitions if it comes back
+    /// within `session.timeout.ms`, so a restart is no rebalance. Two processes must not have the
+    /// same name. A static member does not leave the group when it stops; otherwise it would lose
+    /// its partitions.
     pub fn static_member(mut self, name: impl Into<String>) -> Self {
         self.properties
             .insert(STATIC_MEMBER.to_owned(), name.into());
         self
     }
 
-    /// Commits at least this often while something settles; every 100 milliseconds by default. One
-    /// commit is on its way at a time, so it is less often if the broker takes longer.
+    /// Sets the interval of commits while records settle; 100 milliseconds by default. One commit
+    /// is in progress at a time, so commits are less frequent if the broker takes longer.
     pub fn commit_every(mut self, interval: Duration) -> Self {
         self.commit_every = interval;
         self
     }
 
-    /// Commits when so many records have settled since the last time; 10,000 by default.
+    /// Commits as soon as this many records have settled since the last commit; 10,000 by default.
     pub fn commit_after(mut self, records: u64) -> Self {
         self.commit_after = records;
         self
     }
 
-    /// What happens when the metadata of a commit cannot hold all that is done beyond its offset;
-    /// [`MetadataFull::Repeat`] by default.
+    /// Sets what happens when the metadata of a commit has no room for all offsets that are done
+    /// beyond the committed one; [`MetadataFull::Repeat`] by default.
     pub fn metadata_full(mut self, metadata_full: MetadataFull) -> Self {
         self.metadata_full = metadata_full;
         self
     }
 
-    /// How long the metadata of a commit may be, in characters; 4,096 by default, as in the broker's
-    /// `offset.metadata.max.bytes`. A broker that takes less is given less. With 0 there is none, and
-    /// what is done beyond the committed offset is handled again by the next owner of a partition.
+    /// Limits the metadata of a commit, in characters; 4,096 by default, as in the broker's
+    /// `offset.metadata.max.bytes`. If the broker accepts less, the source sends less. With 0 there
+    /// is no metadata, and the next owner of a partition handles again what is done beyond the
+    /// committed offset.
     pub fn metadata_chars(mut self, most: usize) -> Self {
         self.metadata_chars = most;
         self
     }
 
-    /// How far a partition may go ahead of its first record that has not settled; 1,000,000 records
-    /// that are open and 2^24 offsets by default.
+    /// Limits how far a partition may go ahead of its first record that has not settled; 1,000,000
+    /// open records and 2^24 offsets by default.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Keeps dead letters in this topic: those of a dispatcher that is built with
-    /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource). What a letter says is told at
-    /// [`DeadLetterTopic`].
+    /// Writes dead letters to this topic, if the dispatcher is built with
+    /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource). [`DeadLetterTopic`] describes the
+    /// letters.
     ///
-    /// The record is read from the log again, and written to the topic by a producer with the
-    /// properties of this client that are about the connection. It is committed when the letter is
-    /// there. A pattern that fits the topic of the letters does not take it. The topic must exist, unless
-    /// the brokers make topics that are written to; if it does not, there is a warning in the log when the
-    /// source is opened, and keys that have a letter wait.
+    /// The source reads the record again from the log. A producer with the connection properties of
+    /// this client writes it to the topic. The record is committed when the letter is written. A
+    /// pattern that matches the topic of the letters does not read it. The topic must exist, unless
+    /// the brokers create topics on the first write. If it does not exist, there is a warning in
+    /// the log when the source opens, and keys with a letter wait.
     pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
         self.letters = Some(topic.into());
         self
     }
 
-    /// Checks the settings. Nothing is connected before the source is consumed.
+    /// Checks the settings. The source connects when it is consumed, not before.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], if something is missing, or refused, or the client does not know it.
+    /// Returns [`ConfigError`] if a setting is missing or refused, or if the client does not know
+    /// it.
     pub fn build(self) -> Result<KafkaSource, ConfigError> {
         let maker = Maker::raw(self.keyless);
         Ok(KafkaSource::new(self.check()?, maker))
     }
 
-    /// Checks the settings, as [`build`](Self::build) does. The source hands over what this function
-    /// makes of each record. It sees the record where the client has it, so that what is not needed
-    /// is not copied.
+    /// Checks the settings, as [`build`](Self::build) does, and makes each message with this
+    /// function. The function sees the record in the memory of the client, so parts that it does
+    /// not need are not copied.
     ///
-    /// There is no place for an error: let the message say that it cannot be decoded, and have its
-    /// handler fail. So its key waits for it as for any other, and its dead letter is the record as it
-    /// is in the log. [`decode`](keylane::source::Source::decode) does that by itself, with copies.
+    /// The function cannot return an error. Let the message say that it cannot be decoded, and let
+    /// its handler fail. Then its key waits for it as for any other message, and its dead letter is
+    /// the record as it is in the log. [`decode`](keylane::source::Source::decode) does that by
+    /// itself, with copies.
     ///
     /// # Panics
     ///
     /// The function must not panic. If it does, the source is opened again, and comes to the same
-    /// record.
+    /// record again.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], as `build`.
+    /// Returns [`ConfigError`] as `build` does.
     ///
     /// # Examples
     ///
@@ -382,7 +389,7 @@ impl Builder {
             };
         }
         for (name, why) in REFUSED {
-            // What is so anyway may be said.
+            // A property may state what is true anyway.
             let is_so = |value: &String| name.starts_with("enable.") && value == "false";
             if self.properties.get(name).is_some_and(|value| !is_so(value)) {
                 let name = name.to_owned();
@@ -425,9 +432,9 @@ impl Builder {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("enable.partition.eof", "false")
-            // What is not in the log any more is decided here: see `start.rs`.
+            // If the offset is not in the log any more, this crate decides: see `start.rs`.
             .set("auto.offset.reset", "earliest");
-        // The names and values, one by one.
+        // Sets names and values one by one.
         client
             .create_native_config()
             .map_err(|error| ConfigError::client(&error))?;
@@ -444,12 +451,12 @@ impl Builder {
         }))
     }
 
-    /// What the client is not to see, as expressions.
+    /// Returns the topics that the client must not see, as expressions.
     fn ignored(&self) -> Vec<String> {
-        // A letter that fails would be a letter again, for ever.
+        // A letter that fails would become a letter again, for ever.
         let letters = self.letters.as_deref();
         let letters = letters.map(|letters| format!("^{}$", escaped(letters)));
-        // It would hide those that are named, too.
+        // The expression would hide the named ones too.
         let hides_named = self.topics.iter().any(|topic| is_internal(topic));
         let internal = (!hides_named).then(|| format!("^{INTERNAL}"));
         letters.into_iter().chain(internal).collect()
@@ -466,15 +473,15 @@ impl Builder {
                 |producer, (name, value)| producer.property(name, value),
             )
             .property("linger.ms", "0")
-            // Their topic says how large a letter may be. The client would refuse, for ever, what
-            // brokers take by default.
+            // The topic limits the size of a letter. Otherwise the client would refuse, for ever,
+            // letters that brokers accept by default.
             .property("message.max.bytes", MOST_BYTES)
             .build()?;
         Ok(DeadLetterTopic::new(producer, topic).group(&self.group))
     }
 }
 
-/// Properties that a producer has as well begin with one of these.
+/// Prefixes of the properties that the producer shares.
 const CONNECTION: [&str; 8] = [
     "security.",
     "ssl.",
@@ -486,28 +493,30 @@ const CONNECTION: [&str; 8] = [
     "client.",
 ];
 
-/// The largest record that the client can be told to write.
+/// The largest record that the client can be configured to write.
 const MOST_BYTES: &str = "1000000000";
 
-/// Topics that are as if they were not there.
+/// The property with the topics that the client ignores.
 const IGNORED: &str = "topic.blacklist";
 
-/// How the names of Kafka's own topics begin.
+/// The prefix of Kafka's own topics.
 const INTERNAL: &str = "__";
 
 fn is_internal(topic: &str) -> bool {
     topic.starts_with(INTERNAL)
 }
 
-/// An expression of whole names. The client searches, and takes what begins so for an expression.
+/// Returns an expression that matches whole names. The client treats a name that begins with `^` as
+/// an expression, and searches for a match anywhere in a name.
 fn whole(pattern: &str) -> String {
     format!("^({pattern})$")
 }
 
-/// Whether it is an expression by itself: together with what [`whole`] puts around it, others are.
+/// Checks that the pattern is an expression by itself. Others become one only together with the
+/// text that [`whole`] adds.
 fn check_pattern(pattern: &str) -> Result<(), ConfigError> {
-    // The client reads a list there, with commas between them: one that has a comma is looked at when the
-    // group is joined.
+    // The client reads a list here, with commas between the expressions. It checks an expression
+    // with a comma only when it joins the group.
     if pattern.contains(',') {
         return Ok(());
     }
@@ -523,8 +532,8 @@ fn check_pattern(pattern: &str) -> Result<(), ConfigError> {
     client.create_native_config().map_err(refused).map(drop)
 }
 
-/// A topic as a regular expression. Of the characters that a name may have only the dot means
-/// something else there.
+/// Returns a topic as a regular expression. Of the characters that a name may have, only the dot
+/// has another meaning there.
 fn escaped(topic: &str) -> String {
     topic.replace('.', "\\.")
 }
@@ -532,21 +541,21 @@ fn escaped(topic: &str) -> String {
 const STATIC_MEMBER: &str = "group.instance.id";
 
 impl Config {
-    /// The properties of the member of the group.
+    /// Returns the properties of the member of the group.
     pub(crate) fn member(&self) -> ClientConfig {
         self.client.clone()
     }
 
-    /// Whether a line of this level is to be seen that the client logs.
+    /// Whether to show a log line of the client at this level.
     pub(crate) fn logs(&self, level: RDKafkaLogLevel) -> bool {
-        // What it says for the source alone was not asked for.
+        // The client writes these lines for the source alone; the user did not ask for them.
         let is_debug = matches!(level, RDKafkaLogLevel::Debug);
         let is_asked_for = !is_debug || self.client.get("debug").is_some();
         is_asked_for && level as i32 <= self.client.log_level as i32
     }
 
-    /// The properties of the consumer that reads single records again. It joins no group, although
-    /// it has its name: without one the client assigns no partitions.
+    /// Returns the properties of the consumer that reads single records again. It joins no group,
+    /// but has the group's name: without one the client assigns no partitions.
     pub(crate) fn reader(&self) -> ClientConfig {
         let mut client = self.client.clone();
         for name in [STATIC_MEMBER, "group.protocol", "group.remote.assignor"] {
@@ -556,14 +565,14 @@ impl Config {
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
             .set("statistics.interval.ms", "0")
-            // What has to be read next waits behind a request that waits for the end of the log.
+            // The next read waits behind a request that waits for the end of the log.
             .set("fetch.wait.max.ms", "1")
             .set("queued.min.messages", "1000")
             .set("queued.max.messages.kbytes", "1024");
         client
     }
 
-    /// Whether records are seen whose transactions are open or aborted.
+    /// Whether the source reads records of open or aborted transactions.
     pub(crate) fn reads_uncommitted(&self) -> bool {
         self.client.get("isolation.level") == Some("read_uncommitted")
     }
@@ -575,29 +584,29 @@ impl Config {
         format!("kafka {group} {}", read.join(","))
     }
 
-    /// The topics that are read, unless some are found by a pattern.
+    /// Returns the topics, unless a pattern finds some of them.
     pub(crate) fn names(&self) -> Option<&[String]> {
         self.names_all().then_some(self.named())
     }
 
-    /// The topics that are read by their names.
+    /// Returns the topics that are read by name.
     pub(crate) fn named(&self) -> &[String] {
         &self.topics
     }
 
-    /// Whether none is found by a pattern.
+    /// Whether no topic is found by a pattern.
     pub(crate) fn names_all(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// What the group is told.
+    /// Returns the subscription for the group.
     pub(crate) fn subscription(&self) -> Vec<String> {
         let patterns = self.patterns.iter().map(|pattern| whole(pattern));
         self.topics.iter().cloned().chain(patterns).collect()
     }
 
-    /// Whether a topic is read that the group gives. With the new protocol the brokers look for those
-    /// that match, and know nothing of what is ignored here.
+    /// Whether the source reads a topic that the group assigns. In the new protocol the brokers
+    /// match the patterns, and do not know the topics that are ignored here.
     pub(crate) fn takes(&self, topic: &str) -> bool {
         let is_letters = |letters: &DeadLetterTopic| letters.name() == topic;
         self.topics.iter().any(|one| one == topic)

@@ -1,4 +1,4 @@
-//! What an application sees of a source that is consumed, and what it may say to it.
+//! The application's view of a source that is consumed, and its controls.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,12 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// The view into a [`KafkaSource`](crate::KafkaSource) from outside: how far its partitions are, and
-/// which of them are paused. It can be cloned, and is taken with
+/// A handle to a [`KafkaSource`](crate::KafkaSource) that is consumed. It shows how far the
+/// partitions are, and pauses and resumes them. It can be cloned. Get it from
 /// [`KafkaSource::control`](crate::KafkaSource::control) before the source is consumed.
 ///
-/// A single key is paused in its lane: see
-/// [`Dispatcher::lane`](keylane::Dispatcher::lane). To pause everything, use
-/// [`Intake::pause`](keylane::Intake::pause).
+/// To pause a single key, pause its lane: see [`Dispatcher::lane`](keylane::Dispatcher::lane). To
+/// pause everything, use [`Intake::pause`](keylane::Intake::pause).
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     shared: Arc<Shared>,
@@ -25,12 +24,12 @@ pub struct Control {
 struct Shared {
     partitions: Mutex<Vec<PartitionStatus>>,
     paused: Mutex<BTreeSet<(String, i32)>>,
-    /// How often that has changed. Written after it, and read before it.
+    /// How often the set of paused partitions has changed. Written after it, and read before it.
     changes: AtomicU64,
     changed: Notify,
 }
 
-/// How far a partition is.
+/// The status of a partition.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionStatus {
@@ -38,60 +37,62 @@ pub struct PartitionStatus {
     pub topic: String,
     /// The number of the partition.
     pub partition: i32,
-    /// The frontier: everything below this offset is settled.
+    /// The frontier: all records below this offset are settled.
     pub position: u64,
-    /// What is committed, as far as this process knows.
+    /// The committed offset, as far as this process knows.
     pub committed: Option<u64>,
-    /// One past the last offset that was handed over.
+    /// One past the last record that was handed over.
     pub end: u64,
-    /// One past the last record of the log that may be read, as the client knew it a second ago. Without
-    /// [`read_uncommitted`](https://kafka.apache.org/documentation/#consumerconfigs_isolation.level) that
-    /// is where the first open transaction begins. `None`: it is not known yet, or the property
-    /// `statistics.interval.ms` is 0.
+    /// One past the last readable record of the log, as of the client's latest statistics, a second
+    /// ago. Without [`read_uncommitted`] that is where the first open transaction begins. `None`: it
+    /// is not known yet, or the property `statistics.interval.ms` is 0.
+    ///
+    /// [`read_uncommitted`]: https://kafka.apache.org/documentation/#consumerconfigs_isolation.level
     pub log_end: Option<u64>,
-    /// How many records were handed over and are not settled.
+    /// How many records were handed over and have not settled.
     pub open: usize,
-    /// How many are settled above the frontier.
+    /// How many offsets are settled above the frontier.
     pub beyond: u64,
-    /// [`Control::pause`] was called for it.
+    /// Whether [`Control::pause`] was called for it.
     pub is_paused: bool,
-    /// Retention had overtaken what was committed of it when it was given to this process, or it was
-    /// to [halt](crate::OnOvertaken::Halt) then.
+    /// The records that retention had deleted when the partition began in this process, or because
+    /// of which it [halts](crate::OnOvertaken::Halt).
     pub overtaken: Option<Overtaken>,
-    /// It cannot be read now, or not begun, and is tried again: the others go on.
+    /// Why the partition cannot be read, or cannot begin, now. The source tries again; the other
+    /// partitions go on.
     pub failure: Option<PartitionFailure>,
-    /// Nothing more is handed over, because the metadata of a commit is nearly as long as it may be:
-    /// see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
+    /// Whether the partition hands over nothing more, because the metadata of a commit is near its
+    /// limit: see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
     pub is_full: bool,
 }
 
-/// Records of a partition that retention has deleted before the group had handled them: from what
-/// was committed to the start of the log. See [`OnOvertaken`](crate::OnOvertaken).
+/// Records that retention deleted before the group handled them: from the committed offset to the
+/// start of the log. See [`OnOvertaken`](crate::OnOvertaken).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overtaken {
-    /// The offset that was committed.
+    /// The committed offset.
     pub committed: u64,
-    /// The first offset that the log had.
+    /// The first offset of the log.
     pub log_start: u64,
 }
 
-/// Why a partition is not read while others are.
+/// The failure of a partition while others are read.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionFailure {
-    /// What is wrong.
+    /// The reason.
     pub why: String,
-    /// When it failed first since it was well.
+    /// When it failed first since it last worked.
     pub since: Instant,
     /// When it failed last.
     pub last: Instant,
 }
 
 impl PartitionStatus {
-    /// How far the group is behind in this partition: from what is committed to
-    /// [`log_end`](Self::log_end). Offsets without a record count, as they do in
-    /// `kafka-consumer-groups`; what is settled [`beyond`](Self::beyond) does not count as settled.
+    /// Returns how far the group is behind in this partition: from the committed offset to
+    /// [`log_end`](Self::log_end). Offsets without a record count, as in `kafka-consumer-groups`.
+    /// Records that are settled [`beyond`](Self::beyond) the frontier count as not settled.
     pub fn lag(&self) -> Option<u64> {
         let from = self.committed.unwrap_or(self.position);
         Some(self.log_end?.saturating_sub(from))
@@ -99,20 +100,22 @@ impl PartitionStatus {
 }
 
 impl Control {
-    /// The partitions that this process has, by topic and number, as they were at most a second ago.
+    /// Returns the partitions of this process, by topic and number, as they were at most a second
+    /// ago.
     pub fn partitions(&self) -> Vec<PartitionStatus> {
         lock(&self.shared.partitions).clone()
     }
 
-    /// Has nothing more of this partition handed over. What was handed over goes on. It holds for the
-    /// life of the source, also if the partition is not here yet, or goes and comes back.
+    /// Stops handing over records of this partition. Records that were handed over go on. The pause
+    /// holds for the life of the source, also if the partition is not here yet, or goes and comes
+    /// back.
     pub fn pause(&self, topic: impl Into<String>, partition: i32) {
         self.change(|paused| {
             paused.insert((topic.into(), partition));
         });
     }
 
-    /// Takes [`pause`](Self::pause) back.
+    /// Reverts [`pause`](Self::pause).
     pub fn resume(&self, topic: impl Into<String>, partition: i32) {
         self.change(|paused| {
             paused.remove(&(topic.into(), partition));
@@ -130,12 +133,12 @@ impl Control {
         *lock(&self.shared.partitions) = partitions;
     }
 
-    /// Waits until something was paused or resumed.
+    /// Waits until a partition is paused or resumed.
     pub(crate) async fn changed(&self) {
         self.shared.changed.notified().await;
     }
 
-    /// How often something was paused or resumed.
+    /// How often a partition was paused or resumed.
     pub(crate) fn changes(&self) -> u64 {
         self.shared.changes.load(Ordering::Acquire)
     }

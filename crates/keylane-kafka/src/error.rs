@@ -1,57 +1,57 @@
-//! What goes wrong while a source or a producer is built.
+//! The errors of building a source or a producer.
 
 use rdkafka::error::KafkaError;
 use thiserror::Error;
 
-/// The settings of a source or a producer do not go together.
+/// An error in the settings of a source or a producer.
 #[non_exhaustive]
 #[derive(Error, Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// There is no broker to begin with.
+    /// No broker is given.
     #[error("no broker is named: give `host:port`, or several with commas between them")]
     NoBrokers,
-    /// There is no group.
+    /// No group is given.
     #[error("no group is named: give the name that the consumers of this topic share")]
     NoGroup,
-    /// There is no topic, or one without a name.
+    /// No topic is given, or one without a name.
     #[error("no topic is named: use `topic` or `pattern`")]
     NoTopic,
-    /// A pattern is no regular expression.
+    /// A pattern is not a regular expression.
     #[error("the pattern `{pattern}` is no regular expression: {why}")]
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What the client says.
+        /// The message of the client.
         why: String,
     },
-    /// The topic of the dead letters has no name, or is one of those that are read.
+    /// The topic of the dead letters has no name, or is one of the topics that are read.
     #[error("dead letters need a topic of their own: give `dead_letters` one that is not read")]
     Letters,
     /// An interval is zero.
     #[error("`commit_every` and `commit_after` must be more than zero")]
     NeverCommits,
-    /// The source, or the producer, sets this property itself.
+    /// Only the source, or the producer, may set this property.
     #[error("the property `{name}` is not for you to set: {why}")]
     Refused {
         /// The property.
         name: String,
-        /// Why.
+        /// The reason.
         why: &'static str,
     },
-    /// The client was built without this.
+    /// The client was built without this feature.
     #[error("`{what}` needs the feature `{feature}` of keylane-kafka")]
     Feature {
-        /// What was asked for.
+        /// The setting that needs it.
         what: String,
         /// The feature of this crate.
         feature: &'static str,
     },
-    /// The client does not know this property, or not this value of it.
+    /// The client does not know this property, or refuses this value.
     #[error("the property `{name}`: {why}")]
     Property {
         /// The property.
         name: String,
-        /// What the client says, without the value.
+        /// The message of the client, without the value.
         why: String,
     },
 }
@@ -75,7 +75,8 @@ impl ConfigError {
     }
 }
 
-/// What the client says, and what to do where it speaks of how it was built.
+/// Returns the message of the client, with advice where the message is about how the client was
+/// built.
 fn advised(why: String) -> String {
     let why = why.trim_end();
     match why.contains("OpenSSL not available at build time") && !cfg!(feature = "tls") {

@@ -72,7 +72,7 @@ pub use control::{Control, Overtaken, PartitionFailure, PartitionStatus};
 mod record;
 pub use record::{Place, Record};
 
-// What is decided, without a client.
+// Pure decisions, without a client.
 mod assignment;
 pub use assignment::Position;
 mod partition;
@@ -81,7 +81,7 @@ mod start;
 
 pub mod metadata;
 
-// What speaks with the brokers.
+// Communication with the brokers.
 mod client;
 
 mod lock;

@@ -1,4 +1,4 @@
-//! One partition in one generation: what of it is open, and what is to be committed. Pure.
+//! One partition in one generation: its open records and its next commit. Pure.
 //!
 //! ```text
 //!  Live ──► Rewinding ─┐   the source goes back in the log by itself
@@ -13,24 +13,25 @@ use keylane_source::{Generation, Outcome};
 
 use crate::metadata::Encoded;
 
-/// Most runs of what is beyond that are looked at for the metadata of a commit. As many never fit.
+/// Most runs that the metadata of a commit considers. So many never fit.
 const MOST_RUNS: usize = 1 << 16;
 
-/// Intake stops when the metadata is longer than this share of what the broker takes, where a
-/// partition is to pause rather than to repeat.
+/// With [`MetadataFull::Pause`], intake stops when the metadata is longer than this share of its
+/// limit.
 const FULL: (usize, usize) = (3, 4);
 
-/// What happens when what is done beyond a committed offset does not fit into the metadata of the
-/// commit.
+/// What happens when the offsets that are done beyond a committed one do not fit into the metadata
+/// of the commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetadataFull {
-    /// The partition goes on. What does not fit is handled again by the next owner of the partition,
-    /// unless the frontier has passed it by then.
+    /// The partition goes on. The next owner of the partition handles the offsets that do not fit
+    /// again, unless the frontier has passed them by then.
     #[default]
     Repeat,
-    /// The partition hands over nothing more from three quarters of the limit on, until there is less
-    /// beyond. So a key that is slow or halted stops the partition, and next to nothing is repeated.
+    /// The partition hands over nothing more while the metadata takes three quarters of its limit
+    /// or more. So a key that is slow or halted stops the partition, and next to nothing is
+    /// repeated.
     Pause,
 }
 
@@ -39,20 +40,20 @@ pub enum MetadataFull {
 pub(crate) struct Start {
     /// The offset from which the log is read.
     pub(crate) at: u64,
-    /// What of it is done already.
+    /// The offsets above it that are done.
     pub(crate) beyond: Beyond,
-    /// The group has this offset committed already.
+    /// Whether this is the committed offset of the group.
     pub(crate) is_committed: bool,
 }
 
-/// What may be done with a partition.
+/// The phase of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It is ours.
     Live,
     /// It is ours, and begins again at its frontier when its work here has ended.
     Rewinding,
-    /// The group has it back when its work here has ended.
+    /// The group gets it back when its work here has ended.
     Revoked,
 }
 
@@ -61,28 +62,28 @@ pub(crate) struct Partition {
     pub(crate) generation: Generation,
     pub(crate) phase: Phase,
     frontier: Frontier,
-    /// The first offset that was to be handed over.
+    /// The first offset to hand over.
     begins_at: u64,
-    /// How much has settled that no commit knows that has begun.
+    /// How many records have settled that no commit contains.
     unsaid: u64,
-    /// What the broker has: everything below is settled.
+    /// The committed offset of the broker: all records below it are settled.
     committed: Option<u64>,
-    /// The metadata of the last commit is too long for more to come.
+    /// The metadata of the last commit is too long to take more records.
     is_full: bool,
-    /// Something of it was given back, and comes again only if the log is read again.
+    /// A record was returned, and comes again only if the log is read again.
     has_returned: bool,
 }
 
-/// What is to be committed of one partition.
+/// A commit of one partition.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Commit {
     pub(crate) generation: Generation,
     pub(crate) offset: u64,
-    /// What is done above the offset.
+    /// The offsets above it that are done.
     pub(crate) runs: Vec<Range<u64>>,
-    /// How much it says that no commit has said before.
+    /// How many settlements it contains that no earlier commit does.
     pub(crate) said: u64,
-    /// It says only where the partition begins: nothing of it is done.
+    /// It only commits where the partition begins: no record is done.
     pub(crate) is_start: bool,
 }
 
@@ -97,8 +98,8 @@ impl Partition {
             generation,
             phase: Phase::Live,
             frontier: Frontier::resume(at, beyond).with_limits(limits),
-            // A group that has nothing committed commits where it begins: its next member may begin
-            // elsewhere otherwise, and pass over what came meanwhile.
+            // A group without a committed offset commits where it begins. Otherwise its next member
+            // may begin elsewhere, and skip records that have come meanwhile.
             unsaid: u64::from(!is_committed),
             begins_at: at,
             committed: is_committed.then_some(at),
@@ -107,18 +108,18 @@ impl Partition {
         }
     }
 
-    /// Whether more of it may be handed over.
+    /// Whether more records may be handed over.
     pub(crate) fn takes(&self) -> bool {
         self.phase == Phase::Live && !self.is_full && !self.has_returned
     }
 
-    /// The log has this offset next.
+    /// Takes the next offset of the log.
     #[inline]
     pub(crate) fn deliver(&mut self, offset: u64) -> Result<Delivered, DeliverError> {
         self.frontier.deliver(offset)
     }
 
-    /// A record that was handed over has settled.
+    /// Settles a record that was handed over.
     #[inline]
     pub(crate) fn settle(&mut self, offset: u64, outcome: Outcome) {
         if !outcome.is_ack() {
@@ -136,13 +137,14 @@ impl Partition {
         offset < self.frontier.end() && !self.frontier.is_done(offset)
     }
 
-    /// How much has settled that no commit has said.
+    /// How many records have settled that no commit contains.
     #[inline]
     pub(crate) fn unsaid(&self) -> u64 {
         self.unsaid
     }
 
-    /// What is to be committed, if there is anything new. It counts as said from now on.
+    /// Returns the next commit, if there is anything new. Its settlements count as committed from
+    /// now on.
     pub(crate) fn commit(&mut self) -> Option<Commit> {
         let said = std::mem::take(&mut self.unsaid);
         let offset = self.frontier.position();
@@ -155,7 +157,7 @@ impl Partition {
         })
     }
 
-    /// The broker has taken a commit.
+    /// Records that the broker has taken a commit.
     pub(crate) fn committed(
         &mut self,
         commit: &Commit,
@@ -163,32 +165,33 @@ impl Partition {
         full_from: Option<usize>,
     ) {
         self.committed = self.committed.max(Some(commit.offset));
-        // With no room for any metadata it is full as long as something is beyond.
+        // Without room for any metadata, it is full as long as an offset beyond the committed one
+        // is done.
         let is_beyond = !encoded.text.is_empty() || encoded.left_out.is_some();
         self.is_full = is_beyond && full_from.is_some_and(|from| encoded.text.len() >= from);
     }
 
-    /// The broker has not taken a commit: it is to be said again.
+    /// Records that the broker has not taken a commit, so that it is sent again.
     pub(crate) fn not_committed(&mut self, commit: &Commit) {
         self.unsaid += commit.said;
     }
 
-    /// Whether anything of it was handed over.
+    /// Whether any record was handed over.
     pub(crate) fn has_begun(&self) -> bool {
         self.end() > self.begins_at
     }
 
-    /// It has to be read again from its frontier.
+    /// Marks the partition to be read again from its frontier.
     pub(crate) fn read_again(&mut self) {
         self.has_returned = true;
     }
 
-    /// Whether it has to go back in the log, because something of it was given back.
+    /// Whether it must go back in the log, because a record was returned.
     pub(crate) fn has_returned(&self) -> bool {
         self.phase == Phase::Live && self.has_returned
     }
 
-    /// Where the next generation of it begins, here or elsewhere.
+    /// Returns where the next generation of it begins, here or elsewhere.
     pub(crate) fn resumption(&self) -> Start {
         let at = self.frontier.position();
         Start {
@@ -198,7 +201,7 @@ impl Partition {
         }
     }
 
-    /// The offset up to which everything has settled.
+    /// The offset below which all records have settled.
     pub(crate) fn position(&self) -> u64 {
         self.frontier.position()
     }
@@ -212,7 +215,7 @@ impl Partition {
         &self.frontier
     }
 
-    /// What the broker has as the offset of the group, as far as is known here.
+    /// The committed offset of the group, as far as this process knows.
     pub(crate) fn committed_offset(&self) -> Option<u64> {
         self.committed
     }
@@ -223,7 +226,7 @@ impl Partition {
 }
 
 impl MetadataFull {
-    /// From how many characters on a partition takes no more.
+    /// Returns from how many characters on a partition takes no more records.
     pub(crate) fn full_from(self, most_chars: usize) -> Option<usize> {
         match self {
             Self::Repeat => None,

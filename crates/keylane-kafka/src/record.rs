@@ -12,20 +12,20 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _, Timestamp};
 
 use crate::config::Keyless;
 
-/// Keys and payloads are put into blocks of this size together. A block lives as long as one of them,
-/// so it is not much larger than what a parked message has of its own.
+/// The size of the blocks that keys and payloads share. A block lives as long as one of them, so it
+/// is not much larger than the own memory of a parked message.
 const BLOCK: usize = 4_096;
 
-/// What is larger has a block of its own.
+/// Larger keys and payloads have a block of their own.
 const LARGE: usize = 1_024;
 
-/// The name of a header whose name is no UTF-8.
+/// Stands for the name of a header that is not UTF-8.
 const NO_TEXT: &str = "\u{fffd}";
 
-/// Where a record is in Kafka: its topic, its partition and its offset there.
+/// The place of a record in Kafka: its topic, its partition and its offset.
 ///
-/// It is the [`id`](RawMessage::id) of the message, written as `topic/partition@offset`: the same when
-/// the record comes again.
+/// It is the [`id`](RawMessage::id) of the message, written as `topic/partition@offset`: the same
+/// when the record comes again.
 ///
 /// # Examples
 ///
@@ -51,7 +51,8 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Where this message is from, if a [`KafkaSource`](crate::KafkaSource) has handed it over.
+    /// Returns the place of this message, if a [`KafkaSource`](crate::KafkaSource) has handed it
+    /// over.
     pub fn of(raw: &'a RawMessage) -> Option<Self> {
         let text = std::str::from_utf8(raw.id.as_ref()?).ok()?;
         let (partition, offset) = text.split_once('@')?;
@@ -70,8 +71,8 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// A record where the client has it: what the function of
-/// [`Builder::build_with`](crate::Builder::build_with) is given. Nothing of it is copied.
+/// A record in the memory of the client: the argument of the function of
+/// [`Builder::build_with`](crate::Builder::build_with). It is not copied.
 ///
 /// # Examples
 ///
@@ -107,7 +108,8 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Its key. One that has none has the name of its partition with [`Keyless::ByPartition`].
+    /// Returns the key. With [`Keyless::ByPartition`] the key of a record without one is the name
+    /// of its partition.
     pub fn key(&self) -> Option<&'a [u8]> {
         match (self.message.key(), self.keyless) {
             (None, Keyless::ByPartition) => Some(self.partition.as_bytes()),
@@ -115,26 +117,26 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// What was sent; `None` for a tombstone. An empty payload is a payload.
+    /// Returns the payload; `None` for a tombstone. An empty payload is a payload.
     pub fn payload(&self) -> Option<&'a [u8]> {
         self.message.payload()
     }
 
-    /// Names and values of its headers, in their order. A name may be there more than once. One that
-    /// is no UTF-8 is `\u{fffd}` here, and has no value.
+    /// Returns the names and values of the headers, in their order. A name may occur more than
+    /// once. A name that is not UTF-8 is `\u{fffd}` here, and has no value.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, Option<&'a [u8]>)> + use<'a> {
         let headers = self.message.headers();
         let all = 0..headers.map_or(0, |headers| headers.count());
         all.filter_map(move |place| {
             let headers = headers?;
-            // The client panics at a name that is no UTF-8, and a broker takes any. There is no other
-            // way to its value.
+            // The client panics at a name that is not UTF-8, and a broker accepts any name. There
+            // is no other way to its value.
             let header = catch_unwind(AssertUnwindSafe(|| headers.get(place)));
             Some(header.map_or((NO_TEXT, None), |header| (header.key, header.value)))
         })
     }
 
-    /// When it was produced, or appended to its log, as the topic is set up.
+    /// Returns when the record was produced, or appended to its log, depending on the topic.
     pub fn timestamp(&self) -> Option<SystemTime> {
         match self.message.timestamp() {
             Timestamp::CreateTime(at) | Timestamp::LogAppendTime(at) => u64::try_from(at)
@@ -144,7 +146,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Where it is.
+    /// Returns the place of the record.
     pub fn place(&self) -> Place<'a> {
         let topic = self.partition.rsplit_once('/');
         Place {
@@ -163,7 +165,7 @@ impl fmt::Debug for Record<'_> {
     }
 }
 
-/// Makes messages of records, and has what is needed for it.
+/// Makes messages of records, with the state that this needs.
 pub(crate) struct Maker<M> {
     make: Arc<Make<M>>,
     keyless: Keyless,
@@ -173,7 +175,7 @@ pub(crate) struct Maker<M> {
 type Make<M> = dyn Fn(&Record<'_>, &mut Copier) -> M + Send + Sync;
 
 impl Maker<RawMessage> {
-    /// Raw messages, which are copies.
+    /// Makes raw messages, which are copies.
     pub(crate) fn raw(keyless: Keyless) -> Self {
         Self {
             make: Arc::new(|record, copier| copier.raw(record)),
@@ -184,7 +186,7 @@ impl Maker<RawMessage> {
 }
 
 impl<M> Maker<M> {
-    /// What this function makes.
+    /// Makes messages with this function.
     pub(crate) fn by(
         make: impl Fn(&Record<'_>) -> M + Send + Sync + 'static,
         keyless: Keyless,
@@ -196,7 +198,7 @@ impl<M> Maker<M> {
         }
     }
 
-    /// The message of a record of this partition.
+    /// Makes the message of a record of this partition.
     pub(crate) fn make(&mut self, partition: &str, message: &BorrowedMessage<'_>) -> M {
         let record = Record {
             message,
@@ -207,7 +209,7 @@ impl<M> Maker<M> {
     }
 }
 
-/// For another thread: what the first one has begun to fill stays with it.
+/// The clone is for another thread: the block that the first one has begun stays there.
 impl<M> Clone for Maker<M> {
     fn clone(&self) -> Self {
         Self {
@@ -218,7 +220,7 @@ impl<M> Clone for Maker<M> {
     }
 }
 
-/// Copies records out of the memory of the client, which has it back when the next one is read.
+/// Copies records out of the memory of the client, which reuses it for the next record.
 #[derive(Debug, Default)]
 struct Copier {
     block: BytesMut,
@@ -256,7 +258,7 @@ impl Copier {
     }
 
     fn id(&mut self, partition: &str, offset: i64) -> Bytes {
-        // An `@`, and the longest number there is.
+        // An `@` and the longest number.
         self.make_room(partition.len() + 21);
         self.block.extend_from_slice(partition.as_bytes());
         // Never fails: a `BytesMut` grows.

@@ -6,35 +6,36 @@ use crate::config::OnOvertaken;
 use crate::control::Overtaken;
 use crate::partition::Start;
 
-/// What a group has committed of a partition.
+/// The committed offset of a partition.
 #[derive(Debug)]
 pub(crate) enum Committed {
-    /// It could not be asked for.
+    /// It could not be read.
     Unknown,
     Nothing,
-    /// This offset, and what is done beyond it.
+    /// This offset, and the offsets above it that are done.
     At(u64, Beyond),
 }
 
-/// What the leader of a partition says of its log.
+/// The bounds of a partition's log, from its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// The first offset that is there.
+    /// The first offset of the log.
     pub(crate) first: u64,
-    /// One past the last record that may be read.
+    /// One past the last readable record.
     pub(crate) end: u64,
 }
 
-/// What follows from what is committed, and what is there.
+/// The decision where to begin, from the committed offset and the log.
 #[derive(Debug)]
 pub(crate) enum Begin {
-    /// It begins there. Retention may have overtaken what was committed.
+    /// The partition begins there. Retention may have overtaken the committed offset.
     At(Start, Option<Overtaken>),
-    /// It does not begin, since retention has overtaken what was committed.
+    /// The partition does not begin, since retention has overtaken the committed offset.
     Halted(Overtaken),
 }
 
-/// Where a partition begins. `at_end`: the group begins with it, and only with what comes from now on.
+/// Decides where a partition begins. `at_end`: the group begins with it, and only with records from
+/// now on.
 pub(crate) fn begin(
     committed: Committed,
     log: Log,

@@ -1,4 +1,4 @@
-//! What is committed beside an offset: against Parallel Consumer, and against itself.
+//! The metadata of commits: compared with Parallel Consumer, and with itself.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -10,7 +10,7 @@ use keylane_kafka::metadata::{DecodeError, MOST_CHARS, decode, encode};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// What Parallel Consumer has written, and what it has read.
+/// The vectors that Parallel Consumer has written and read.
 fn vectors() -> Value {
     serde_json::from_str(include_str!("data/parallel_consumer.json")).unwrap()
 }
@@ -19,7 +19,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap()
 }
 
-/// What is done between a committed offset and the highest one that is done, if these are not.
+/// Returns the done offsets between a committed one and the highest done one, without these.
 fn done(committed: u64, highest: u64, not_done: impl Iterator<Item = Range<u64>>) -> Beyond {
     let (mut runs, mut start) = (Vec::new(), committed);
     for gap in not_done {
@@ -64,7 +64,7 @@ fn what_parallel_consumer_has_written_is_read() {
     assert_eq!(read, 88);
 }
 
-/// A body that is not compressed has one form, so it must be the same byte for byte.
+/// A body that is not compressed has one form, so it must be equal byte for byte.
 #[test]
 fn what_is_short_is_written_as_by_parallel_consumer() {
     let vectors = vectors();
@@ -90,8 +90,8 @@ fn what_is_short_is_written_as_by_parallel_consumer() {
     assert!(forms("run of 40000").contains(&text), "{text}");
 }
 
-/// What Parallel Consumer refuses is refused. What it reads is read alike, but for a length below 0,
-/// from which it makes an offset that is not there.
+/// Texts that Parallel Consumer refuses are refused. Texts that it reads are read alike, except a
+/// length below 0, from which it makes an offset that does not exist.
 #[test]
 fn what_is_odd_is_read_as_by_parallel_consumer() {
     for edge in vectors()["edges"].as_array().unwrap() {
@@ -165,7 +165,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// All of it, or the first of it and where the rest begins.
+    /// The whole text, or its beginning and where the rest begins.
     #[test]
     fn what_is_written_is_read((committed, runs) in runs(), most in prop_oneof![4_usize..200, Just(MOST_CHARS)]) {
         let encoded = encode(committed, || runs.iter().cloned(), most);
@@ -179,7 +179,7 @@ proptest! {
         }
     }
 
-    /// Nothing that is committed by others makes it panic.
+    /// Metadata of other programs never makes it panic.
     #[test]
     fn anything_is_read_or_refused(
         committed in any::<u64>(),

@@ -1,10 +1,10 @@
-//! Errors, none of which shows a password.
+//! The errors of this crate. None of them shows a password.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// The settings do not go together.
+/// An error in the settings.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 pub enum ConfigError {
@@ -17,12 +17,12 @@ pub enum ConfigError {
     /// A name is empty.
     #[error("`{0}` needs a name that is not empty")]
     Empty(&'static str),
-    /// A name has braces, and nothing between them.
+    /// A name has braces with no text between them.
     #[error(
         "`{0}` has braces in its name: have something between the first two, as in {{shop}}orders"
     )]
     Braces(&'static str),
-    /// A name begins as the keys do that are made for others.
+    /// A name begins like the keys that this crate makes for other names.
     #[error("`{0}` begins with a tag and `:keylane:`, as only keys do that keylane makes")]
     Reserved(&'static str),
     /// A number or a time is zero.
@@ -34,12 +34,12 @@ pub enum ConfigError {
     /// A lease is shorter than 100 milliseconds, or longer than a day.
     #[error("`{0}` must be from 100 milliseconds to a day")]
     Lease(&'static str),
-    /// Something must be set.
+    /// A required setting is missing.
     #[error("set {0}")]
     Missing(&'static str),
 }
 
-/// What a server, or the way to it, says.
+/// An error of a server, or of the connection to it.
 #[derive(Debug, Clone, Error)]
 #[error("{kind}: {message}")]
 pub struct RedisError {
@@ -48,23 +48,24 @@ pub struct RedisError {
     breaks_connection: bool,
 }
 
-/// What can be done about a [`RedisError`].
+/// The kind of a [`RedisError`]: what you can do about it.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The server cannot be reached, has not answered in time, or is loading its data. Try again: a
-    /// command that was under way may have been done.
+    /// command that was in progress may have been executed.
     Unreachable,
-    /// The server cannot do it now: it runs a script for too long, has no memory or no disk left, is a
-    /// replica, or a part of the cluster is down or moves to another node. Nothing was done. Try again.
+    /// The server cannot execute the command now: it runs a script for too long, has no memory or
+    /// no disk left, is a replica, or a part of the cluster is down or moves to another node.
+    /// Nothing was executed. Try again.
     Unable,
-    /// The user or the password is refused, or may not do this.
+    /// The server refuses the user or the password, or the user has no right to this.
     Denied,
-    /// The server takes nothing so large.
+    /// The value is too large for the server.
     TooLarge,
-    /// A key holds something else than what is expected.
+    /// A key has a value of another type than expected.
     WrongType,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
@@ -77,12 +78,12 @@ impl RedisError {
         }
     }
 
-    /// What can be done about it.
+    /// Returns the kind: what you can do about the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the same call may go well later.
+    /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Unable)
     }
@@ -108,7 +109,7 @@ impl fmt::Display for ErrorKind {
 impl From<redis::RedisError> for RedisError {
     fn from(error: redis::RedisError) -> Self {
         use redis::ErrorKind as K;
-        // Of several commands, the first that has failed says why.
+        // Of several commands, the first one that failed gives the reason.
         let answers = error.clone().into_server_errors();
         let answer = answers.as_ref().and_then(|answers| answers.first());
         let answer = answer.map(|(_, answer)| answer);
@@ -119,7 +120,7 @@ impl From<redis::RedisError> for RedisError {
         };
         let kind = match (code, error.kind()) {
             (Some("ERR"), _) if says("invalid bulk length") => ErrorKind::TooLarge,
-            // What a script does is refused in words of its own.
+            // An error inside a script has a text of its own.
             (Some("ERR"), _) if says("ACL failure in script") => ErrorKind::Denied,
             (Some(code), _) => kind_of(code),
             (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
@@ -130,15 +131,16 @@ impl From<redis::RedisError> for RedisError {
         Self {
             kind,
             message: error.to_string(),
-            // After a time-out the connection may be silent for good. A replica that was a primary must
-            // be left as well, and one that does not know who this is.
+            // After a time-out the connection may be silent for good. It is also of no use with a
+            // replica that was a primary, or with a server that does not know the user of the
+            // connection.
             breaks_connection: code
                 .is_none_or(|code| matches!(code, "READONLY" | "LOADING" | "NOAUTH")),
         }
     }
 }
 
-/// By the first word of what the server says.
+/// Returns the kind of an error by the first word of the server's message.
 fn kind_of(code: &str) -> ErrorKind {
     match code {
         "LOADING" => ErrorKind::Unreachable,

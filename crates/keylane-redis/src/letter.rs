@@ -1,14 +1,14 @@
-//! What the headers of a dead letter say.
+//! The headers of a dead letter.
 
 use std::fmt;
 
 use bytes::Bytes;
 use keylane_source::{DeadLetter, LetterCause, RawLetter};
 
-/// An error may be long, and the beginning says what it is.
+/// The longest error text: an error may be long, and its beginning says the most.
 const MOST_CHARS: usize = 2_000;
 
-/// How often a message was tried, and why it was given up on.
+/// The attempts at a message, and why it became a dead letter.
 #[derive(Clone, Debug)]
 pub(crate) struct Why {
     pub(crate) attempts: u32,
@@ -37,7 +37,7 @@ impl<K, M, E: fmt::Debug> From<&DeadLetter<K, M, E>> for Why {
 }
 
 impl Why {
-    /// The headers: `keylane.attempts`, `keylane.cause` and `keylane.error`.
+    /// Returns the headers: `keylane.attempts`, `keylane.cause` and `keylane.error`.
     pub(crate) fn headers(&self) -> Vec<(String, Bytes)> {
         let error: String = self.error.chars().take(MOST_CHARS).collect();
         let header = |name: &str, value: String| (format!("keylane.{name}"), value.into());

@@ -34,7 +34,7 @@ pub use stream::{
     StreamSource, StreamStart, StreamTrim, StreamWatch, partition_of,
 };
 
-// What speaks with the servers.
+// Communication with the servers.
 mod link;
 mod names;
 mod script;

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use crate::error::RedisError;
 use crate::server::Redis;
 
-/// A connection to a server, which fails for good when it breaks, or to a cluster, which finds the
-/// nodes anew.
+/// A connection. To a server it fails for good when it breaks; to a cluster it finds the nodes
+/// again.
 #[derive(Clone)]
 pub(crate) enum Link {
     Server(MultiplexedConnection),
@@ -54,7 +54,7 @@ impl Link {
         Ok(command.query_async(self).await?)
     }
 
-    /// Asks whether the server is there, or any primary of the cluster.
+    /// Asks the server, or any primary of the cluster, for an answer.
     pub(crate) async fn ping(&mut self) -> Result<(), RedisError> {
         let ping = cmd("PING");
         match self {
@@ -109,12 +109,12 @@ impl ConnectionLike for Link {
     }
 }
 
-/// How long a connection was not used that is asked whether it is alive before it is used again: its
-/// server may have been started anew.
+/// A connection that was idle for this long is tested before it is used again: its server may have
+/// been restarted.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// A connection for callers that come and go: made when it is first needed, and again after it has
-/// broken. A command that was under way then has failed, and may have been done.
+/// A connection for callers that come and go. It connects when it is first needed, and again after
+/// it has broken. A command that was in progress then has failed, and may have been executed.
 pub(crate) struct Reconnecting {
     redis: Redis,
     link: Mutex<Option<(Link, Instant)>>,
@@ -128,7 +128,7 @@ impl Reconnecting {
         }
     }
 
-    /// The connection that there is, or a new one. Callers at the same time share it.
+    /// Returns the current connection, or a new one. Callers at the same time share it.
     async fn link(&self) -> Result<Link, RedisError> {
         let mut slot = self.link.lock().await;
         let now = Instant::now();
@@ -143,8 +143,8 @@ impl Reconnecting {
         Ok(new)
     }
 
-    /// Runs a call with the connection. If it fails because the connection has, the next caller gets a
-    /// new one.
+    /// Runs a call with the connection. If it fails because the connection broke, the next caller
+    /// gets a new one.
     pub(crate) async fn with<T>(
         &self,
         call: impl AsyncFnOnce(&mut Link) -> Result<T, RedisError>,
@@ -154,8 +154,8 @@ impl Reconnecting {
         if let Err(error) = &answer
             && error.breaks_connection()
         {
-            // Another caller may have made a new one meanwhile; it is made once more then, which is
-            // rare and does no harm.
+            // Another caller may have connected again meanwhile. Then it connects once more, which
+            // is rare and does no harm.
             *self.link.lock().await = None;
         }
         answer

@@ -1,15 +1,16 @@
 //! The names of keys.
 //!
-//! Everything of ours that belongs to a name of the user begins with a hash tag and a mark:
+//! Each key of this crate that belongs to a name of the user begins with a hash tag and a mark:
 //!
 //! ```text
 //! orders        {orders}:keylane:…
 //! {shop}orders  {shop}:keylane:12:{shop}orders:…
 //! ```
 //!
-//! 1. The tag is that of the name, or the name itself if it has none, so both are in one slot of a cluster.
-//! 2. A name that has a tag follows, behind its length: two names have nothing in common, whatever stands
-//!    behind them. What we write there never begins with a digit.
+//! 1. The tag is that of the name, or the name itself if it has none, so both are in one slot of a
+//!    cluster.
+//! 2. If the name has a tag, its length and the name follow: so two names share no key, with any
+//!    ends. Our own ends never begin with a digit.
 //! 3. A name that begins like one of our keys is refused. So none of them is a key of the user.
 
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use crate::error::ConfigError;
 
 const MARK: &[u8] = b":keylane:";
 
-/// Checks a name that keys are made of.
+/// Checks a name from which keys are made.
 pub(crate) fn check(what: &'static str, name: &[u8]) -> Result<(), ConfigError> {
     if name.is_empty() {
         return Err(ConfigError::Empty(what));
@@ -31,7 +32,7 @@ pub(crate) fn check(what: &'static str, name: &[u8]) -> Result<(), ConfigError> 
     }
 }
 
-/// The key of ours with this in its end, which belongs to a [checked](check) name, and is in its slot.
+/// Returns our key with this end, which belongs to a [checked](check) name and is in its slot.
 pub(crate) fn beside(name: &[u8], end: &[&[u8]]) -> Bytes {
     let tag = tag_of(name);
     let length = tag.map(|_| format!("{}:", name.len())).unwrap_or_default();
@@ -43,7 +44,8 @@ pub(crate) fn beside(name: &[u8], end: &[&[u8]]) -> Bytes {
     [&front, &itself[..], end].concat().concat().into()
 }
 
-/// The same in a slot of its own, one for each number: the tag of the name has the number behind it.
+/// Returns the same key in a slot of its own, one for each number: the number follows the name in
+/// the tag.
 pub(crate) fn beside_in(name: &[u8], number: u16, end: &[&[u8]]) -> Bytes {
     let (number, length) = (format!("/{number}"), format!("{}:", name.len()));
     let tag = tag_of(name).unwrap_or(name);
@@ -52,7 +54,8 @@ pub(crate) fn beside_in(name: &[u8], number: u16, end: &[&[u8]]) -> Bytes {
     [&front, &itself[..], end].concat().concat().into()
 }
 
-/// What gives a key its slot: what is between the first `{` and the next `}`, if there is anything.
+/// Returns the part of a key that decides its slot: the text between the first `{` and the next
+/// `}`, if there is any.
 fn tag_of(name: &[u8]) -> Option<&[u8]> {
     let open = name.iter().position(|byte| *byte == b'{')? + 1;
     let close = name[open..].iter().position(|byte| *byte == b'}')?;
@@ -77,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// The slot of a key in a cluster, as its specification says.
+    /// Returns the slot of a key in a cluster, by the specification of Redis Cluster.
     fn slot(key: &[u8]) -> u16 {
         let hashed = tag_of(key).unwrap_or(key);
         let step = |crc: u16, byte: &u8| {
@@ -87,7 +90,7 @@ mod tests {
         hashed.iter().fold(0, step) % 16_384
     }
 
-    /// Names that are alike, with all that our keys have in them.
+    /// Names that are similar, made of the parts of our keys.
     fn name() -> impl Strategy<Value = Vec<u8>> {
         const PARTS: [&str; 12] = [
             "{",
@@ -111,7 +114,7 @@ mod tests {
         any.prop_filter("a name that is refused", |name| check("list", name).is_ok())
     }
 
-    /// Two names, which often differ in little or have one tag.
+    /// Two names, which often differ in little or share a tag.
     fn names() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         let alike = (name(), 0..3).prop_map(|(one, how)| {
             let other = match how {
@@ -132,7 +135,7 @@ mod tests {
         prop_oneof![name(), prop::collection::vec(any::<u8>(), 0..4)]
     }
 
-    /// Every key that may be made for a name, with this in its end.
+    /// Returns every key that this crate may make for a name, with this in its end.
     fn keys(name: &[u8], end: &[u8]) -> Vec<Bytes> {
         let words: [&[u8]; 4] = [b"token", b"work:", b"owner:", b"lease:"];
         let with = words.map(|word| beside(name, &[word, end]));
@@ -149,7 +152,7 @@ mod tests {
             prop_assert_eq!(all.len(), 7);
             if one != other || ends.0 != ends.1 {
                 let others = keys(&other, &ends.1);
-                // The last token of a list has nothing behind it in truth.
+                // In real keys, the last token of a list has nothing behind it.
                 prop_assert!(others.into_iter().all(|key| all.insert(key)), "{all:?}");
             }
             prop_assert!(!all.contains(&one[..]) && !all.contains(&other[..]));

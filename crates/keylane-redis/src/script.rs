@@ -1,10 +1,10 @@
-//! Scripts, each of which is one step that happens as a whole.
+//! Scripts. Each is one atomic step.
 
 use redis::{Cmd, ErrorKind, FromRedisValue, ServerErrorKind, cmd};
 
 use crate::link::Link;
 
-/// A script, which servers know by its hash once they have seen it.
+/// A script. Servers know it by its hash after its first use.
 #[derive(Debug)]
 pub(crate) struct Script {
     code: String,
@@ -12,7 +12,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// The script that these parts are together.
+    /// Creates the script from these parts.
     pub(crate) fn new(parts: &[&str]) -> Self {
         let code = parts.concat();
         Self {
@@ -21,13 +21,13 @@ impl Script {
         }
     }
 
-    /// The whole of it.
+    /// Returns the whole code.
     pub(crate) fn code(&self) -> &str {
         &self.code
     }
 
-    /// Runs it. A server that does not know it, because it was started anew or has forgotten it, is
-    /// sent the whole of it: nothing was done before that.
+    /// Runs the script. If the server does not know it, because it was restarted or has forgotten
+    /// it, sends the whole code: nothing was executed before that.
     pub(crate) async fn run<T: FromRedisValue, E: From<redis::RedisError>>(
         &self,
         link: &Link,

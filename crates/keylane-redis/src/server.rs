@@ -1,4 +1,4 @@
-//! Where the servers are, and how they are spoken with.
+//! The addresses of the servers, and the settings of connections.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use redis::{Client, IntoConnectionInfo};
 use crate::error::{ConfigError, RedisError};
 use crate::link::{Link, Reconnecting};
 
-/// How long a server may take to answer, unless set.
+/// How long a server may take to answer, by default.
 const RESPONSE: Duration = Duration::from_secs(5);
 
-/// How long a connection may take, unless set.
+/// How long a connection may take, by default.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A server of Redis or Valkey, or a cluster of them: where it is, and how long it may take. Cheap to
-/// clone. It holds no connection: each source, queue and sink makes its own.
+/// The address of a Redis or Valkey server, or of a cluster, and its time limits. Cheap to clone.
+/// It has no connection: each source, queue and sink makes its own.
 ///
-/// The versions that are tested are Redis 7.0 and 8 and Valkey 9. At least Redis 7.0 is needed.
+/// The tested versions are Redis 7.0 and 8 and Valkey 9. At least Redis 7.0 is needed.
 ///
 /// # Examples
 ///
@@ -43,26 +43,26 @@ pub struct Redis {
 #[derive(Clone)]
 enum Address {
     Server(Client),
-    /// Nodes to begin with.
+    /// The first nodes to connect to.
     Cluster(Vec<redis::ConnectionInfo>),
 }
 
 impl Redis {
-    /// One server: `redis://user:password@host:port/database`.
+    /// Sets one server: `redis://user:password@host:port/database`.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Address`] for anything else.
+    /// Returns [`ConfigError::Address`] for any other form.
     pub fn at(address: &str) -> Result<Self, ConfigError> {
         let client = Client::open(address).map_err(|_| ConfigError::Address)?;
         Ok(Self::with(Address::Server(client)))
     }
 
-    /// A cluster, of which some nodes are known.
+    /// Sets a cluster by some of its nodes.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Address`] if there is none, or one is not of the form that
+    /// Returns [`ConfigError::Address`] if there is no node, or if one does not have the form that
     /// [`at`](Self::at) takes.
     pub fn cluster<'a>(nodes: impl IntoIterator<Item = &'a str>) -> Result<Self, ConfigError> {
         let nodes = nodes
@@ -84,15 +84,15 @@ impl Redis {
         }
     }
 
-    /// How long a server may take to answer a command; 5 seconds unless set. A command that waits for
-    /// news may take that much longer than it waits.
+    /// Sets how long a server may take to answer a command; 5 seconds by default. A command that
+    /// waits for new data may take this much longer than its wait.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// How long it may take to connect; 5 seconds unless set.
+    /// Sets how long it may take to connect; 5 seconds by default.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
@@ -104,13 +104,13 @@ impl Redis {
         matches!(self.address, Address::Cluster(_))
     }
 
-    /// A connection that fails for good when it breaks.
+    /// Connects. The connection fails for good when it breaks.
     pub(crate) async fn connect(&self) -> Result<Link, RedisError> {
         self.connect_for(Duration::ZERO).await
     }
 
-    /// The same, for commands that wait for news for up to so long. Nothing else goes through it: what
-    /// is sent behind such a command is answered after it.
+    /// Connects for commands that wait up to this long for new data. No other command should use
+    /// this connection: it would be answered after the wait.
     pub(crate) async fn connect_for(&self, wait: Duration) -> Result<Link, RedisError> {
         let limit = self.response_timeout + wait;
         match &self.address {
@@ -119,7 +119,7 @@ impl Redis {
         }
     }
 
-    /// A connection that is made at the first command, and again when it has broken.
+    /// Returns a connection that connects at the first command, and again after it has broken.
     pub(crate) fn reconnecting(&self) -> Reconnecting {
         Reconnecting::new(self.clone())
     }
@@ -127,7 +127,7 @@ impl Redis {
 
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address may have a password in it.
+        // The address may contain a password.
         let what = match &self.address {
             Address::Server(_) => "server",
             Address::Cluster(_) => "cluster",

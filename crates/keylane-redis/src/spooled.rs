@@ -4,7 +4,7 @@ use bytes::Bytes;
 use keylane_source::RawMessage;
 use keylane_spool::Spooled;
 
-/// As they are written, each with the id that the spool has given it.
+/// Returns the messages to write, each with its id from the spool.
 pub(crate) fn messages(batch: &[Spooled]) -> Vec<RawMessage> {
     batch.iter().map(message).collect()
 }

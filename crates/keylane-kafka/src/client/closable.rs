@@ -1,7 +1,8 @@
 //! The queue of a partition in one assignment.
 //!
-//! All queues of a partition are one queue in the client. So one that is read beyond its assignment takes
-//! the records of the next one, and they are lost. It is shut before the group goes on.
+//! The client has one queue per partition, over all assignments. A queue that is read after the end
+//! of its assignment takes the records of the next one, and these are lost. So the queue is shut
+//! before the group goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -14,13 +15,13 @@ use super::context::offset;
 use super::session::{Consumer, Queue};
 use crate::lock::lock;
 
-/// How long a jump in the log may take.
+/// How long a seek in the log may take.
 pub(super) const SEEK_WITHIN: Duration = Duration::from_secs(10);
 
 pub(crate) struct ClosableQueue {
-    /// Locked while it is read, and while it jumps to another place in the log. `None`: it is shut.
+    /// Locked while it is read and while it seeks. `None`: it is shut.
     queue: Mutex<Option<Queue>>,
-    /// It is to be shut.
+    /// The queue must be shut.
     shuts: AtomicBool,
 }
 
@@ -32,17 +33,17 @@ impl ClosableQueue {
         }
     }
 
-    /// Keeps it open, or shut.
+    /// Locks the queue, so that it stays open or shut.
     pub(super) fn hold(&self) -> MutexGuard<'_, Option<Queue>> {
         lock(&self.queue)
     }
 
-    /// Whether it is shut, or about to be: nothing more may be taken out of it.
+    /// Whether it is shut or about to be: nothing more may be taken out of it.
     pub(super) fn shuts(&self) -> bool {
         self.shuts.load(Ordering::Acquire)
     }
 
-    /// Has the record at this offset come next, unless it is shut. Blocks the thread.
+    /// Moves the queue to the record at this offset, unless it is shut. Blocks the thread.
     pub(super) fn seek(
         &self,
         consumer: &Consumer,
@@ -50,14 +51,14 @@ impl ClosableQueue {
         number: i32,
         at: u64,
     ) -> KafkaResult<()> {
-        // It would be the queue of the next assignment otherwise.
+        // If it is shut, the seek would move the queue of the next assignment.
         match &*self.hold() {
             Some(_) => consumer.seek(topic, number, offset(at), SEEK_WITHIN),
             None => Ok(()),
         }
     }
 
-    /// Shuts it, or has it shut by the thread that holds it. Whether it is shut.
+    /// Shuts the queue, or lets the thread that holds it do so. Returns whether it is shut.
     pub(super) fn shut(&self) -> bool {
         self.shuts.store(true, Ordering::Release);
         let queue = match self.queue.try_lock() {
@@ -65,7 +66,7 @@ impl ClosableQueue {
             Err(TryLockError::Poisoned(queue)) => PoisonError::into_inner(queue).take(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        // Not under the lock: the last one ends the consumer, which shuts what it has.
+        // Drops it without the lock: the last queue ends the consumer, which shuts its queues.
         drop(queue);
         true
     }

@@ -1,5 +1,4 @@
-//! Committing, aside from everything else: what is done is written down, and the broker is waited
-//! for.
+//! Commits, in a thread of their own: encodes the metadata and waits for the broker.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +12,15 @@ use super::session::Consumer;
 use crate::metadata::{self, Encoded};
 use crate::partition::Commit;
 
-/// What became of a commit.
+/// The result of a commit.
 pub(crate) struct Answer {
     pub(crate) said: Vec<(Commit, Encoded)>,
     pub(crate) taken: KafkaResult<()>,
-    /// How long it took to write down what is done.
+    /// How long it took to encode the metadata.
     pub(crate) encoding: Duration,
 }
 
-/// What is to be committed of one partition.
+/// The commit of one partition.
 pub(crate) struct ToCommit {
     pub(crate) topic: Arc<str>,
     pub(crate) number: i32,
@@ -29,8 +28,8 @@ pub(crate) struct ToCommit {
     pub(crate) commit: Commit,
 }
 
-/// Commits these, as far as they are still ours, and waits for the answer of the broker: call it where a thread may block. (The client
-/// tells the outcome of a commit that is not waited for to no one.)
+/// Commits the partitions that are still ours, and waits for the answer of the broker. Call it
+/// where a thread may block. (The client reports the result of an asynchronous commit nowhere.)
 pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars: usize) -> Answer {
     let began = Instant::now();
     let encode = |one: &ToCommit| {
@@ -40,7 +39,7 @@ pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars
     let mut encoded: Vec<_> = commits.iter().map(encode).collect();
     let encoding = began.elapsed();
     let taken = consumer.context().commit(|| {
-        // The source hears of those that are lost, and forgets what is done of them.
+        // The source learns which partitions are lost, and forgets their settled records.
         let lasts: Vec<_> = commits.iter().map(|one| one.ownership.lasts()).collect();
         retain(&mut commits, &lasts);
         retain(&mut encoded, &lasts);
@@ -55,7 +54,7 @@ pub(crate) fn commit(consumer: &Consumer, mut commits: Vec<ToCommit>, most_chars
         if !taken.as_ref().is_err_and(is_refused) {
             return taken;
         }
-        // The others are not held up by one that may not be read: nothing of it is done.
+        // A partition that may not be read does not hold up the others: it has no settled records.
         let mut lasts = Vec::with_capacity(commits.len());
         let mut taken = Ok(());
         for (one, encoded) in commits.iter().zip(&encoded) {

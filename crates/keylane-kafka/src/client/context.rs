@@ -1,8 +1,8 @@
-//! What the client calls: the partitions that the group gives and takes.
+//! The callbacks of the client: the partitions that the group gives and takes.
 //!
-//! A rebalance is a call in the thread of the session. While it has not returned, the group waits. So
-//! a partition that is to go is reported to the source, and the call returns when the source has let
-//! go of it: nothing of it runs any more then, and its frontier is committed.
+//! A rebalance is a call in the thread of the session. The group waits until it returns. So the
+//! call reports a revoked partition to the source, and returns when the source has released it:
+//! then nothing of it runs, and its frontier is committed.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,35 +31,35 @@ use crate::lock::lock;
 use crate::metadata;
 use crate::start::Committed;
 
-/// What the question for the committed offsets is given. The group waits meanwhile.
+/// The timeout of the request for the committed offsets. The group waits meanwhile.
 const ASKED_FOR: Duration = Duration::from_secs(5);
 
-/// How often is looked whether a partition that is to go is lost already.
+/// How often it checks whether a revoked partition is lost already.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// How often the same failure of the client is logged at most.
+/// The same failure of the client is logged once in this time at most.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
-/// How often is looked whether a queue that is being read is shut.
+/// How often it checks whether a queue in use is shut.
 const SHUT_EVERY: Duration = Duration::from_millis(1);
 
-/// What a release says that is not dropped.
+/// The result of waiting for a release that is not dropped yet.
 const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
 
-/// What the session tells the source.
+/// A message of the session to the source.
 pub(crate) enum News {
     /// These partitions are ours.
     Assigned(Vec<Found>),
-    /// These are to go. They are gone when the release is dropped.
+    /// The group wants these partitions back. It has them when the release is dropped.
     Revoked(Vec<(String, i32)>, Release),
-    /// These are gone: another member may have them already.
+    /// These partitions are gone: another member may own them already.
     Lost(Vec<(String, i32)>),
-    /// A topic was deleted and made anew under its name. The client may go on in its log where it was in
-    /// the one of before.
+    /// A topic was deleted and created again under its name. The client may go on in the new log at
+    /// its position in the old one.
     MadeAnew { topic: String, goes_on: bool },
-    /// A topic may not be read. The client does not say which.
+    /// The brokers refuse to let a topic be read. The client does not say which.
     Refused,
-    /// Something that the client does not get over by itself.
+    /// A failure from which the client does not recover by itself.
     Failed(String),
 }
 
@@ -83,7 +83,7 @@ impl Ownership {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// Changes only while no commit is on its way: see [`Context::commit`].
+    /// Changes only while no commit is in progress: see [`Context::commit`].
     pub(crate) fn lasts(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -93,12 +93,12 @@ impl Ownership {
     }
 }
 
-/// What the client knows of a partition.
+/// The knowledge of the client about a partition.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
     /// One past the last record that a consumer may see.
     pub(crate) log_end: Option<u64>,
-    /// False: the brokers say that it has none.
+    /// False: the brokers say that it has no leader.
     pub(crate) has_leader: bool,
 }
 
@@ -111,21 +111,21 @@ impl Default for Known {
     }
 }
 
-/// What the client says of its way into the group.
+/// The state of the client on its way into the group.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Joining {
-    /// How often it has said so.
+    /// How often the client has reported it.
     pub(super) seen: u64,
     pub(super) is_under_way: bool,
 }
 
-/// How the client calls the states in which it waits for an answer of the group.
+/// The states of the client in which it waits for an answer of the group.
 const JOINING: [&str; 3] = ["wait-join", "wait-metadata", "wait-sync"];
 
 /// The partitions that are ours, by topic and number.
 type Owned = HashMap<(String, i32), Ownership>;
 
-/// Lets the group have partitions back when it is dropped.
+/// Gives partitions back to the group when it is dropped.
 pub(crate) struct Release {
     _held: mpsc::Sender<()>,
 }
@@ -133,25 +133,25 @@ pub(crate) struct Release {
 pub(crate) struct Context {
     consumer: OnceLock<Weak<Consumer>>,
     news: UnboundedSender<News>,
-    /// There are news.
+    /// Notified when there are news.
     wake: Arc<Notify>,
-    /// Is unparked when a partition has records.
+    /// Unparked when a partition has records.
     reader: Thread,
-    /// The session ends: no call waits for anything any more.
+    /// The session ends: no call waits any longer.
     ends: Arc<AtomicBool>,
     config: Arc<Config>,
-    /// Locked while a commit is on its way. The client commits in the name of the member that it is when
-    /// it gets to it: one that was out in between, and has joined again, would be believed about
-    /// partitions that others have by now.
+    /// Locked while a commit is in progress. The client commits as the member that it is when it
+    /// sends the request. If it left the group and joined again in between, the broker would accept
+    /// the commit for partitions that other members own by now.
     owned: Mutex<Owned>,
-    /// Which failures were logged lately, and when.
+    /// Failures that were logged lately, and when.
     said: Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>,
-    /// What the client knows of the partitions, by topic and number.
+    /// The knowledge of the client about the partitions, by topic and number.
     known: Mutex<HashMap<String, HashMap<i32, Known>>>,
     /// The group has answered the last join.
     has_joined: AtomicBool,
     joining: Mutex<Joining>,
-    /// The queues of what is assigned.
+    /// The queues of the assigned partitions.
     taps: Mutex<HashMap<(String, i32), Weak<ClosableQueue>>>,
     topics: Arc<Mutex<TopicIds>>,
 }
@@ -182,7 +182,7 @@ impl Context {
         }
     }
 
-    /// The consumer whose context this is. Its queues belong to it as a whole.
+    /// Sets the consumer that this context belongs to. Its queues belong to it as a whole.
     pub(super) fn set_consumer(&self, consumer: &Arc<Consumer>) {
         // Set once, by the session.
         let _ = self.consumer.set(Arc::downgrade(consumer));
@@ -194,14 +194,14 @@ impl Context {
         self.wake.notify_one();
     }
 
-    /// What the client knew of a partition a second ago.
+    /// Returns the client's knowledge of a partition, from its statistics of each second.
     pub(crate) fn known(&self, topic: &str, number: i32) -> Known {
         let known = lock(&self.known);
         let known = known.get(topic).and_then(|topic| topic.get(&number));
         known.copied().unwrap_or_default()
     }
 
-    /// Whether the group has answered the last join, and not taken anything since.
+    /// Whether the group has answered the last join, and has taken no partition since.
     pub(super) fn has_joined(&self) -> bool {
         self.has_joined.load(Ordering::Relaxed)
     }
@@ -214,7 +214,7 @@ impl Context {
         self.ends.load(Ordering::Relaxed)
     }
 
-    /// Those of these partitions that are read.
+    /// Returns those of these partitions that the source reads.
     fn taken(&self, partitions: &TopicPartitionList) -> TopicPartitionList {
         let mut taken = TopicPartitionList::with_capacity(partitions.count());
         for one in partitions.elements() {
@@ -229,7 +229,7 @@ impl Context {
         let mut assigned = TopicPartitionList::with_capacity(partitions.count());
         let mut found = Vec::new();
         for (topic, number, committed) in ask_for_committed(consumer, partitions) {
-            // Before it is assigned: its first record goes there already.
+            // Before the assignment: its first record arrives here already.
             let Some(queue) = self.queue(&topic, number) else {
                 continue;
             };
@@ -250,7 +250,7 @@ impl Context {
             });
             let mut owned = lock(&self.owned);
             let before = owned.insert((topic, number), ownership);
-            // It was lost without a word. Before a commit that waits for the lock.
+            // It was lost without notice. This happens before a commit that waits for the lock.
             before.iter().for_each(Ownership::end);
         }
         match consumer.rebalance_protocol() {
@@ -266,7 +266,7 @@ impl Context {
     }
 
     fn queue(&self, topic: &str, number: i32) -> Option<Arc<ClosableQueue>> {
-        // One of an assignment that has ended without a word.
+        // The queue of an assignment that has ended without notice.
         self.shut([(topic.to_owned(), number)]);
         let consumer = self.consumer.get()?.upgrade()?;
         let mut queue = consumer.split_partition_queue(topic, number)?;
@@ -278,25 +278,25 @@ impl Context {
         Some(tap)
     }
 
-    /// Returns when these partitions are not read any more: a function of the user's that makes a
-    /// message is waited for. What is read later belongs to the next assignment.
+    /// Shuts the queues of these partitions, and returns when no thread reads them. It waits for a
+    /// function of the user that makes a message. Records read later belong to the next assignment.
     fn shut(&self, places: impl IntoIterator<Item = (String, i32)>) {
         for place in places {
             let tap = lock(&self.taps).remove(&place);
             let Some(tap) = tap.and_then(|tap| tap.upgrade()) else {
                 continue;
             };
-            // Of a session that ends nothing is handed over any more.
+            // A session that ends hands over nothing more.
             while !tap.shut() && !self.ends() {
                 thread::sleep(SHUT_EVERY);
             }
         }
     }
 
-    /// Whether a failure of the client is to be logged. While brokers are away it reports twenty a second.
+    /// Whether to log a failure of the client. While brokers are down it reports twenty a second.
     fn is_news(&self, error: &KafkaError) -> bool {
         let code = error.rdkafka_error_code();
-        // It only sums up what was reported before.
+        // It only sums up failures that were reported before.
         if code == Some(RDKafkaErrorCode::AllBrokersDown) {
             return false;
         }
@@ -310,13 +310,13 @@ impl Context {
         true
     }
 
-    /// Commits while no partition comes or goes.
+    /// Runs a commit while no partition comes or goes.
     pub(super) fn commit<T>(&self, commit: impl FnOnce() -> T) -> T {
         let _held = lock(&self.owned);
         commit()
     }
 
-    /// These are not ours any more. Waits for a commit that is on its way.
+    /// Marks these partitions as lost. Waits for a commit that is in progress.
     fn disown(&self, places: impl Iterator<Item = (String, i32)>) {
         let mut owned = lock(&self.owned);
         for place in places {
@@ -353,8 +353,8 @@ impl Context {
     }
 }
 
-/// What the group has committed of these partitions. What is not known is asked for later: the group
-/// does not wait for it.
+/// Asks for the committed offsets of these partitions. The group does not wait for unknown ones:
+/// these are asked for later.
 fn ask_for_committed(
     consumer: &Consumer,
     partitions: &TopicPartitionList,
@@ -374,7 +374,7 @@ fn ask_for_committed(
     partitions.elements().into_iter().map(one).collect()
 }
 
-/// What the coordinator of the group says of one partition.
+/// Reads the coordinator's answer about one partition.
 pub(super) fn committed(element: &TopicPartitionListElem<'_>) -> KafkaResult<Committed> {
     element.error()?;
     let Offset::Offset(at) = element.offset() else {
@@ -383,14 +383,14 @@ pub(super) fn committed(element: &TopicPartitionListElem<'_>) -> KafkaResult<Com
     let Ok(at) = u64::try_from(at) else {
         return Ok(Committed::Nothing);
     };
-    // It panics at what is no UTF-8.
+    // The client panics at metadata that is not UTF-8.
     let text = catch_unwind(AssertUnwindSafe(|| element.metadata().to_owned()));
     let text = text.unwrap_or_else(|_| "\u{fffd}".to_owned());
     let beyond = beyond(element.topic(), element.partition(), at, &text);
     Ok(Committed::At(at, beyond))
 }
 
-/// What is done beyond a committed offset.
+/// Decodes the offsets that are done beyond a committed one.
 fn beyond(topic: &str, number: i32, committed: u64, text: &str) -> Beyond {
     metadata::decode(committed, text).unwrap_or_else(|error| {
         tracing::warn!(
@@ -433,7 +433,7 @@ impl ClientContext for Context {
                 true => one.hi_offset,
                 false => one.ls_offset,
             };
-            // Negative until they are known.
+            // Negative until the client knows them.
             let known = Known {
                 log_end: u64::try_from(end).ok(),
                 has_leader: one.leader >= 0 || one.unknown,
@@ -453,7 +453,7 @@ impl ClientContext for Context {
     }
 }
 
-/// Writes down what the client logs.
+/// Logs a line of the client.
 pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         RDKafkaLogLevel::Emerg

@@ -5,11 +5,11 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-/// The answer of something that blocks a thread of its own.
+/// The answer of a call that blocks a thread of its own.
 pub(crate) type Job<T> = oneshot::Receiver<T>;
 
-/// Runs something that blocks its thread. Not in one of the runtime's: the end of a runtime waits for
-/// those, and a client may wait for its brokers for long.
+/// Runs a blocking call in a thread of its own. A blocking thread of the runtime will not do: the
+/// runtime waits for those when it ends, and a client may wait long for its brokers.
 pub(crate) fn job<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Job<T>> {
@@ -17,13 +17,13 @@ pub(crate) fn job<T: Send + 'static>(
     thread::Builder::new()
         .name("keylane-kafka-job".to_owned())
         .spawn(move || {
-            // What has asked may be gone.
+            // The caller may be gone.
             let _ = answer.send(run());
         })?;
     Ok(job)
 }
 
-/// The same, and waits for the answer.
+/// Does the same, and waits for the answer.
 pub(crate) async fn blocking<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {

@@ -1,4 +1,4 @@
-//! Everything that speaks with the brokers.
+//! All communication with the brokers.
 
 mod context;
 pub(crate) use context::{Found, Known, News, Ownership, Release, log};

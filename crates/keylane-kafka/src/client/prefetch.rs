@@ -1,13 +1,13 @@
-//! Reading ahead: a thread takes records out of the queues of the partitions, and makes messages of
-//! them, while the source hands over what it has read before.
+//! Reading ahead: a thread takes records out of the queues of the partitions and makes messages of
+//! them, while the source hands over earlier ones.
 //!
 //! ```text
 //!  client: queue of a partition ──► thread: message ──► ready ──► source: taken ──► deliveries
 //!                                                       (swapped with what the source has emptied)
 //! ```
 //!
-//! To take a record out of the client costs as much as to hand it over and to handle it. Tasks that
-//! wake each other run on one worker of Tokio, so a thread is what makes use of another core.
+//! Taking a record out of the client costs as much as handing it over and handling it. Tasks that
+//! wake each other run on one worker of Tokio, so only a thread makes use of another core.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -29,33 +29,33 @@ use super::session::{Consumer, Queue};
 use crate::lock::lock;
 use crate::record::Maker;
 
-/// How many records are ready at most, of all partitions together: what the source hands over while
-/// the thread wakes up. Twice as many are here if the source has taken as many.
+/// Most records that are ready, of all partitions together: as many as the source hands over while
+/// the thread wakes up. The source may hold as many again, which it has taken already.
 const RECORDS: usize = 4_096;
 
-/// How many records of one partition are ready at most, and at least.
+/// Fewest and most records of one partition that are ready.
 const OF_ONE: (usize, usize) = (32, 1_024);
 
-/// A partition with so many bytes ready is not read on.
+/// A partition with this many bytes ready is not read on.
 const BYTES: usize = 256 * 1_024;
 
 /// Records that become ready together.
 const CHUNK: usize = 128;
 
-/// How often the queues are looked at, in case their client has not said that they have something.
+/// How often the thread looks at the queues, in case the client has not reported records.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What comes out of a partition next.
+/// The next item of a partition.
 pub(crate) enum Fetched<M> {
     /// The message of the record at this offset, and how many bytes the record has.
     Message(u64, M, usize),
-    /// No message could be made of what comes next.
+    /// No message could be made of the next record.
     Failed(String),
-    /// What comes next cannot be read. The client tries again.
+    /// The next record cannot be read. The client tries again.
     Unread(String),
 }
 
-/// The thread, and the partitions that it reads. It ends when this is dropped.
+/// The thread, and the partitions that it reads. The thread ends when this is dropped.
 pub(crate) struct Prefetcher<M> {
     shared: Arc<Shared<M>>,
     thread: Thread,
@@ -65,11 +65,11 @@ struct Shared<M> {
     /// Partitions that the thread has not seen yet.
     new: Mutex<Vec<Arc<Buffer<M>>>>,
     ends: AtomicBool,
-    /// How often it was looked at all partitions.
+    /// How often the thread has looked at all partitions.
     rounds: AtomicU64,
 }
 
-/// One partition, as the source has it. It is not read any more when this is dropped.
+/// The source's side of one partition. The thread stops reading it when this is dropped.
 pub(crate) struct Prefetched<M> {
     buffer: Arc<Buffer<M>>,
     taken: VecDeque<Fetched<M>>,
@@ -77,21 +77,21 @@ pub(crate) struct Prefetched<M> {
 }
 
 struct Buffer<M> {
-    /// `topic/number`, as it is in the ids of records.
+    /// `topic/number`, as in the ids of records.
     name: Box<str>,
     tap: Arc<ClosableQueue>,
     ready: Mutex<Ready<M>>,
 }
 
-/// What was read and not taken.
+/// The items that the thread has read and the source has not taken.
 struct Ready<M> {
     fetched: VecDeque<Fetched<M>>,
     bytes: usize,
-    /// The thread reads on when the source has taken what is here.
+    /// The thread reads on when the source has taken these.
     waits: bool,
 }
 
-/// What a look at a partition has brought.
+/// The result of a look at a partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     Some,
@@ -119,13 +119,13 @@ impl<M: Send + 'static> Prefetcher<M> {
 }
 
 impl<M> Prefetcher<M> {
-    /// The thread, to be unparked when a queue has something.
+    /// The thread, to be unparked when a queue has records.
     pub(crate) fn thread(&self) -> &Thread {
         &self.thread
     }
 
-    /// How often the thread has looked at all partitions. It does so several times a second, unless a
-    /// function of the user's does not return.
+    /// How often the thread has looked at all partitions. It does so several times a second, unless
+    /// a function of the user does not return.
     pub(crate) fn rounds(&self) -> u64 {
         self.shared.rounds.load(Ordering::Relaxed)
     }
@@ -182,7 +182,7 @@ impl<M> Shared<M> {
     }
 }
 
-/// The bytes of the payload, the key and the headers of a record.
+/// Returns the bytes of the payload, the key and the headers of a record.
 pub(crate) fn size(record: &BorrowedMessage<'_>) -> usize {
     length(record.payload()) + length(record.key()) + headers(record)
 }
@@ -191,7 +191,7 @@ fn length(bytes: Option<&[u8]>) -> usize {
     bytes.map_or(0, <[u8]>::len)
 }
 
-/// The length of the headers. (One whose name is no UTF-8 counts as none.)
+/// Returns the length of the headers. (A header whose name is not UTF-8 counts as 0.)
 fn headers(record: &BorrowedMessage<'_>) -> usize {
     let Some(headers) = record.headers() else {
         return 0;
@@ -203,18 +203,18 @@ fn headers(record: &BorrowedMessage<'_>) -> usize {
         .sum()
 }
 
-/// How many records of one of so many partitions are ready at most.
+/// Most records of one partition that are ready, with this many partitions.
 fn most_ready(partitions: usize) -> usize {
     let (least, most) = OF_ONE;
     (RECORDS / partitions.max(1)).clamp(least, most)
 }
 
-/// Drops a value of the user's, whatever it does then.
+/// Drops a value of the user, and catches its panic.
 fn dropped<T>(value: T) {
     let _ = catch_unwind(AssertUnwindSafe(move || drop(value))).map_err(std::mem::forget);
 }
 
-/// Drops messages, one by one: a second panic while the first one unwinds would end the process.
+/// Drops messages one by one: a second panic while the first one unwinds would abort the process.
 fn dropped_each<M>(fetched: &mut VecDeque<Fetched<M>>) {
     fetched.drain(..).for_each(dropped);
 }
@@ -226,7 +226,7 @@ impl<M> Drop for Buffer<M> {
 }
 
 impl<M> Buffer<M> {
-    /// Makes more of it ready, if there is more and room for it.
+    /// Reads more records of this partition if there are some and there is room for them.
     fn look(&self, most: usize, maker: &mut Maker<M>, chunk: &mut VecDeque<Fetched<M>>) -> Look {
         if self.tap.shuts() && self.tap.shut() {
             return Look::Gone;
@@ -253,7 +253,7 @@ impl<M> Buffer<M> {
         Look::Some
     }
 
-    /// Reads up to so many records. Returns how many bytes they have.
+    /// Reads at most this many records. Returns how many bytes they have.
     fn read(
         &self,
         queue: &Queue,
@@ -275,7 +275,7 @@ impl<M> Buffer<M> {
                         Ok(message) => Fetched::Message(offset, message, size),
                         Err(panic) => {
                             let text = self.panicked(offset, &*panic);
-                            // It is the user's too.
+                            // The panic's value is the user's too.
                             dropped(panic);
                             Fetched::Failed(text)
                         }
@@ -300,7 +300,7 @@ impl<M> Buffer<M> {
         )
     }
 
-    /// What is to be said of an error of the partition, if it is a lasting one.
+    /// Returns the text for an error of the partition, if the error lasts.
     fn failure(&self, error: &KafkaError) -> Option<String> {
         use RDKafkaErrorCode as Code;
         let name = &*self.name;
@@ -321,12 +321,12 @@ impl<M> Buffer<M> {
 }
 
 impl<M> Prefetched<M> {
-    /// `topic/number`, as it is in the ids of records.
+    /// `topic/number`, as in the ids of records.
     pub(crate) fn name(&self) -> &str {
         &self.buffer.name
     }
 
-    /// What comes next, if it is here.
+    /// Returns the next item, if it is ready.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Fetched<M>> {
         if self.taken.is_empty() {
@@ -347,7 +347,7 @@ impl<M> Prefetched<M> {
         }
     }
 
-    /// This message comes next again.
+    /// Puts a message back: it comes next again.
     pub(crate) fn put_back(&mut self, offset: u64, message: M, size: usize) {
         self.taken
             .push_front(Fetched::Message(offset, message, size));
@@ -355,7 +355,7 @@ impl<M> Prefetched<M> {
 }
 
 impl<M> Prefetched<M> {
-    /// Has the record at this offset come next. Blocks the thread.
+    /// Moves the partition to the record at this offset. Blocks the thread.
     pub(crate) fn seek(
         &mut self,
         consumer: &Consumer,
@@ -363,11 +363,11 @@ impl<M> Prefetched<M> {
         number: i32,
         at: u64,
     ) -> KafkaResult<()> {
-        // Nothing is read meanwhile, so that what was read before goes as a whole.
+        // The thread reads nothing meanwhile, so all records from before the seek are dropped.
         let buffer = Arc::clone(&self.buffer);
         let of_queue = buffer.tap.hold();
         if of_queue.is_none() {
-            // The partition is gone, and may be here again.
+            // The partition is gone, and may have come back since.
             return Ok(());
         }
         consumer.seek(topic, number, offset(at), SEEK_WITHIN)?;
@@ -381,7 +381,7 @@ impl<M> Prefetched<M> {
 
 impl<M> Drop for Prefetched<M> {
     fn drop(&mut self) {
-        // If it is being read, the thread lets go of it.
+        // If the thread is reading it, the thread lets go of it.
         self.buffer.tap.shut();
         dropped_each(&mut self.taken);
         self.thread.unpark();

@@ -1,4 +1,4 @@
-//! How far a group is in a topic, seen from outside of it.
+//! The progress of a group in a topic, seen from outside the group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,34 +16,34 @@ use super::reader::Silent;
 use super::starts::is_silence;
 use crate::config::Config;
 
-/// What one question is given.
+/// The timeout of one request.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
 /// How long one look at the queue may take.
 const POLL: Duration = Duration::from_millis(100);
 
-/// A topic as it was at a moment, and what a group has committed of it since.
+/// A topic as it was at one moment, and the group's commits in it since.
 pub(crate) struct Progress {
     consumer: Arc<BaseConsumer<Silent>>,
     topic: Arc<str>,
-    /// The offsets behind the last records, by partition. `None`: its leader has not said so yet.
+    /// The offsets behind the last records, by partition. `None`: its leader has not answered yet.
     ends: Arc<BTreeMap<i32, Option<i64>>>,
-    /// Those that were not committed as a whole when it was looked last.
+    /// The partitions that were not fully committed at the last check.
     left: Vec<Left>,
 }
 
-/// What is not committed of a partition.
+/// The part of a partition that is not committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Left {
     number: i32,
-    /// Nothing if the group has no offset.
+    /// `None` if the group has no offset.
     from: Option<i64>,
     end: i64,
 }
 
 impl Progress {
-    /// Looks where the partitions of a topic end now. One whose leader is away is asked when it is there
-    /// again.
+    /// Asks where the partitions of a topic end now. A partition whose leader is down is asked for
+    /// when the leader is back.
     pub(crate) async fn open(config: &Config, topic: &str) -> KafkaResult<Self> {
         let client = config.reader();
         let topic: Arc<str> = topic.into();
@@ -81,8 +81,8 @@ impl Progress {
         if left.is_empty() || !stands {
             return Ok(left.is_empty() && is_known);
         }
-        // Offsets without a record are never committed, if no record comes behind them: marks of
-        // transactions, and what was aborted, compacted or deleted.
+        // Offsets without a record are never committed if no record follows them: markers of
+        // transactions, and records that were aborted, compacted or deleted.
         let (consumer, topic) = (Arc::clone(&self.consumer), Arc::clone(&self.topic));
         wait(move || {
             for left in left {
@@ -126,7 +126,7 @@ impl Progress {
     }
 }
 
-/// Whether the log has a record there. If that is not known, it has.
+/// Whether the log has a record there. Returns true if that is unknown.
 fn has_record(consumer: &BaseConsumer<Silent>, topic: &str, left: Left) -> KafkaResult<bool> {
     let Some(from) = left.from else {
         return Ok(true);
@@ -148,7 +148,7 @@ fn has_record(consumer: &BaseConsumer<Silent>, topic: &str, left: Left) -> Kafka
     found
 }
 
-/// Another broker is asked if one does not answer.
+/// Asks for the metadata of the topic. Tries another broker if one does not answer.
 fn metadata(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<Metadata> {
     let since = Instant::now();
     loop {
@@ -172,7 +172,7 @@ fn ends(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<BTreeMap<i3
             let asks = || consumer.fetch_watermarks(topic.name(), partition.id(), ASKED_FOR);
             let end = match partition.leader() >= 0 {
                 true => match asks() {
-                    // One without records is never committed.
+                    // A partition without records is never committed.
                     Ok((low, high)) => Some(if high > low { high } else { 0 }),
                     Err(error) if is_silence(&error) => None,
                     Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! Reading single records again, by a consumer of its own that is in no group.
+//! Reads single records again, with a consumer of its own that joins no group.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use super::context::{log, offset};
 use crate::config::Config;
 
-/// So many offsets are read and thrown away rather than jumped over: a jump costs a request.
+/// A gap of at most this many offsets is read and dropped instead of skipped: a seek costs a
+/// request.
 const NEAR: u64 = 2_000;
 
-/// How long the log is given for the records of one call.
+/// How long one call may wait for its records.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long one look at the queue may take.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Not in a group, so that little is to be told of it.
+/// The context of a client that is in no group and has little to report.
 #[derive(Clone)]
 pub(super) struct Silent;
 
@@ -41,7 +42,7 @@ impl ConsumerContext for Silent {}
 
 pub(crate) struct Reader {
     consumer: BaseConsumer<Silent>,
-    /// The partition that is read, and the offset that comes next.
+    /// The partition that is read, and the next offset.
     place: Option<(Arc<str>, i32, u64)>,
 }
 
@@ -53,8 +54,8 @@ impl Reader {
         })
     }
 
-    /// Reads these records of a partition, in ascending order. What is not in the log any more is left
-    /// out. Blocks the thread.
+    /// Reads these records of a partition, in ascending order. Leaves out records that are no
+    /// longer in the log. Blocks the thread.
     pub(crate) fn read(
         &mut self,
         topic: &Arc<str>,
@@ -75,7 +76,7 @@ impl Reader {
                 Some(Ok(message)) => {
                     let at = message.offset().max(0).unsigned_abs();
                     self.place = Some((Arc::clone(topic), number, at + 1));
-                    // What was passed over is not there.
+                    // Offsets that the log has skipped have no record.
                     while wanted.next_if(|wanted| *wanted < at).is_some() {}
                     if wanted.next_if_eq(&at).is_some() {
                         found(at, &message);
@@ -95,15 +96,15 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads nothing ahead any more: at the end of a log that is one request after the other.
+    /// Stops reading ahead: at the end of a log that is one request after the other.
     pub(crate) fn rest(&mut self) {
         if self.place.take().is_some() {
-            // It fails only where there is no consumer.
+            // It fails only without a consumer.
             let _ = self.consumer.unassign();
         }
     }
 
-    /// Reads on at this offset.
+    /// Continues at this offset.
     fn go_to(&mut self, topic: &Arc<str>, number: i32, at: u64) -> KafkaResult<()> {
         if let Some((topic_now, number_now, next)) = &self.place
             && (topic_now, *number_now) == (topic, number)

@@ -1,4 +1,4 @@
-//! One membership in the group: a consumer, and the thread in which it hears from the group.
+//! One membership in the group: a consumer, and the thread that polls it for rebalances.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,15 +18,15 @@ use crate::config::Config;
 pub(crate) type Consumer = BaseConsumer<Context>;
 pub(crate) type Queue = PartitionQueue<Context>;
 
-/// How long the thread waits for the group before it sees whether it is to end.
+/// How long the thread waits for the group before it checks whether to end.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long the thread waits until the source has let go of the consumer. It leaves the group with
-/// the last one that has it.
+/// How long the thread waits until the source has released the consumer. The consumer leaves the
+/// group when its last handle is dropped.
 const LET_GO: Duration = Duration::from_secs(10);
 
-/// When the client has said how far it is in its group. It does so every second, unless its statistics
-/// are switched off.
+/// How long the client has to report its state in the group. It reports every second, unless its
+/// statistics are switched off.
 const SAYS_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Session {
@@ -37,8 +37,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A member that has not joined yet. News wake the source, and records the thread that reads
-    /// them. `topics` outlives it.
+    /// Opens a member that has not joined yet. News wake the source, records wake the thread that
+    /// reads them. `topics` outlives the session.
     pub(crate) fn open(
         config: &Arc<Config>,
         topics: &Arc<Mutex<TopicIds>>,
@@ -84,7 +84,7 @@ impl Session {
         self.consumer.subscribe(&topics)
     }
 
-    /// Leaves the group. What is assigned must be let go of before.
+    /// Leaves the group. All assigned partitions must be released before.
     pub(crate) async fn close(mut self) {
         self.ends.store(true, Ordering::Relaxed);
         let left = std::mem::replace(&mut self.left, oneshot::channel().1);
@@ -99,7 +99,7 @@ impl Drop for Session {
     }
 }
 
-/// Serves the group until the session ends, and leaves it then.
+/// Serves the group until the session ends, then leaves it.
 fn listen(consumer: Arc<Consumer>, ends: &AtomicBool) {
     while !ends.load(Ordering::Relaxed) {
         match consumer.poll(POLL) {
@@ -113,17 +113,17 @@ fn listen(consumer: Arc<Consumer>, ends: &AtomicBool) {
     }
     let since = Instant::now();
     wait_until_joined(&consumer, since);
-    // Also if a function of the user's has a queue for longer: the group does not wait for that.
+    // Do it also if a function of the user keeps a queue longer: the group does not wait for that.
     consumer.unsubscribe();
     while Arc::strong_count(&consumer) > 1 && since.elapsed() < LET_GO {
-        // A rebalance that is under way goes on.
+        // A rebalance in progress goes on.
         drop(consumer.poll(Duration::from_millis(5)));
     }
 }
 
-/// A member that is joining does not leave: the client does not know yet by which name, or the broker
-/// hears nothing before it has answered the join. The group would wait for it as for one that is
-/// silent.
+/// Waits until a member that is joining has joined. It cannot leave before: the client does not
+/// know its member id yet, or the broker hears nothing before it has answered the join. The group
+/// would wait for it as for a silent member.
 fn wait_until_joined(consumer: &Consumer, since: Instant) {
     let context = consumer.context();
     let before = context.joining().seen;
@@ -158,7 +158,7 @@ fn report(consumer: &Consumer, error: &KafkaError) {
     );
     match is_fatal || is_refused {
         true => consumer.context().tell(News::Failed(error.to_string())),
-        // The client gets over it. The context has logged it, with the reason.
+        // The client recovers from it. The context has logged it, with the reason.
         false => tracing::debug!(target: "keylane", %error, "the Kafka client reports a failure"),
     }
 }

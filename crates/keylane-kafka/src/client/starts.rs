@@ -1,5 +1,5 @@
-//! Asking where partitions begin: each leader by itself, so that one that is away holds up only the
-//! partitions that it leads.
+//! Asks where partitions begin: each leader separately, so that a leader that is down holds up only
+//! its own partitions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -18,24 +18,25 @@ use super::session::Consumer;
 use crate::config::OnOvertaken;
 use crate::start::{Begin, Committed, Log, begin};
 
-/// What one question is given.
+/// The timeout of one request.
 const ASKED_FOR: Duration = Duration::from_secs(3);
 
-/// What the questions of a group's first start are given.
+/// The timeout of the requests of a group's first start.
 const FIRST_ASKED_FOR: Duration = Duration::from_secs(10);
 
-/// What decides where partitions begin.
+/// The rules that decide where partitions begin.
 #[derive(Clone)]
 pub(crate) struct Rules {
-    /// Those that begin at the end of their log, if nothing of them is committed.
+    /// The partitions that begin at the end of their log if they have no committed offset.
     pub(crate) at_end: Arc<HashSet<(String, i32)>>,
     pub(crate) on_overtaken: OnOvertaken,
-    /// What may be committed of topics that were made anew, and is of the ones of before.
+    /// The last committed offsets of topics that were created again since: these belong to the old
+    /// topics.
     pub(crate) outdated: Arc<HashMap<(Arc<str>, i32), u64>>,
 }
 
 impl Rules {
-    /// What is committed of the log that is there.
+    /// Returns the offset that is committed of the current log.
     fn committed(&self, one: &mut Found) -> Committed {
         let place = (Arc::clone(&one.topic), one.number);
         match std::mem::replace(&mut one.committed, Committed::Unknown) {
@@ -45,13 +46,13 @@ impl Rules {
     }
 }
 
-/// What came out for one partition, or why it is not known.
+/// The answer for one partition, or why there is none.
 pub(crate) struct Answered {
     pub(crate) found: Found,
     pub(crate) begin: Result<Begin, String>,
 }
 
-/// Where the answers go.
+/// The sender of the answers.
 #[derive(Clone)]
 pub(crate) struct Answers {
     pub(crate) to: UnboundedSender<Answered>,
@@ -60,7 +61,7 @@ pub(crate) struct Answers {
 
 impl Answers {
     fn say(&self, found: Found, begin: Result<Begin, String>) {
-        // What has asked may be gone.
+        // The receiver may be gone.
         let _ = self.to.send(Answered { found, begin });
         self.wake.notify_one();
     }
@@ -95,7 +96,7 @@ pub(crate) fn ask_for_starts(
     Ok(())
 }
 
-/// Those of which is known what the group has committed.
+/// Returns the partitions whose committed offset is known.
 fn with_committed(consumer: &Consumer, found: Vec<Found>, answers: &Answers) -> Vec<Found> {
     let is_unknown = |one: &Found| matches!(one.committed, Committed::Unknown);
     let (unknown, mut known): (Vec<_>, Vec<_>) = found.into_iter().partition(is_unknown);
@@ -125,7 +126,7 @@ fn with_committed(consumer: &Consumer, found: Vec<Found>, answers: &Answers) -> 
     known
 }
 
-/// Those that have a leader.
+/// Groups the partitions that have a leader by it.
 fn by_leader(
     consumer: &Consumer,
     found: Vec<Found>,
@@ -152,7 +153,7 @@ fn by_leader(
     by_leader
 }
 
-/// What is said of a partition that cannot be read for this reason.
+/// The failure of a partition that cannot be read for this reason.
 pub(crate) const NO_LEADER: &str = "it has no leader: the brokers that have a copy of it are away";
 
 fn leaders(consumer: &Consumer, found: &[Found]) -> KafkaResult<HashMap<(String, i32), i32>> {
@@ -180,7 +181,7 @@ fn of_one_leader(consumer: &Consumer, found: Vec<Found>, rules: &Rules, answers:
         Err(error) if is_silence(&error) => {
             return answers.say_of_all(found, &format!("its leader does not answer: {error}"));
         }
-        // The client says of a question about many only that one of them has failed.
+        // For a request about many partitions the client reports only that one of them has failed.
         Err(_) => HashMap::new(),
     };
     for mut one in found {
@@ -195,7 +196,7 @@ fn of_one_leader(consumer: &Consumer, found: Vec<Found>, rules: &Rules, answers:
             let committed = rules.committed(&mut one);
             let begin = begin(committed, log, at_end, rules.on_overtaken);
             if let Begin::At(start, _) = &begin
-                // From below, the client goes to the first record by itself.
+                // From an offset below the log, the client goes to the first record by itself.
                 && start.at != read_from.max(log.first)
             {
                 one.queue.seek(consumer, &place.0, place.1, start.at)?;
@@ -221,7 +222,7 @@ pub(super) fn is_silence(error: &KafkaError) -> bool {
     )
 }
 
-/// All of them, or none.
+/// Returns the bounds of all these logs, or an error.
 fn logs(consumer: &Consumer, found: &[Found]) -> KafkaResult<HashMap<(String, i32), Log>> {
     let ask = |end| consumer.offsets_for_times(list(found, end), ASKED_FOR);
     let (first, end) = (ask(Offset::Beginning)?, ask(Offset::End)?);
@@ -254,14 +255,14 @@ fn list(found: &[Found], offset: Offset) -> TopicPartitionList {
     let mut list = TopicPartitionList::with_capacity(found.len());
     for one in found {
         let mut element = list.add_partition(&one.topic, one.number);
-        // It refuses only what it cannot write as a number.
+        // It refuses only numbers that it cannot write.
         let _ = element.set_offset(offset);
     }
     list
 }
 
-/// The partitions that are there when a group begins, of these topics or of all; none, if the group
-/// has committed something of them: it has begun before.
+/// Returns the partitions that exist when a group begins, of these topics or of all. Returns none
+/// if the group has committed an offset of one of them: then it has begun before.
 pub(crate) fn at_first_start(
     consumer: &Consumer,
     topics: Option<&[String]>,

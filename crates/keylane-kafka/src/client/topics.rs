@@ -1,21 +1,22 @@
-//! Topics that are made anew under their name, as the client says it.
+//! Topics that are created again under their name, found in the log lines of the client.
 //!
 //! In the log of a new topic the client goes on at its old position, if that log is long enough
-//! (the FIXME at "changed id" in its `rdkafka_topic.c`). If the old one had leaders of later epochs,
-//! it does not read the new one at all. It shows the ids of topics nowhere but in what it logs.
+//! (the FIXME at "changed id" in its `rdkafka_topic.c`). If the old topic had leaders of later
+//! epochs, the client does not read the new one at all. It shows the ids of topics only in its log
+//! lines.
 
 use std::collections::{HashMap, VecDeque};
 
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
-/// So many ids of a topic are remembered. A broker that is behind may name one of before.
+/// How many ids of a topic are remembered. A broker that is behind may report an old one.
 const REMEMBERED: usize = 16;
 
-/// How the client writes the id of a topic that has none.
+/// The client writes the id of a topic that has none with this character alone.
 const NO_ID: char = 'A';
 
-/// Has the client log the ids of topics.
+/// Makes the client log the ids of topics.
 pub(super) fn log_ids(client: &mut ClientConfig) {
     let logged = match client.get("debug") {
         Some(others) => format!("{others},metadata"),
@@ -29,19 +30,19 @@ pub(super) fn log_ids(client: &mut ClientConfig) {
 #[derive(Debug, Default)]
 pub(crate) struct TopicIds(HashMap<String, VecDeque<String>>);
 
-/// A topic that has an id that it never had before.
+/// A topic with an id that it never had before.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MadeAnew<'a> {
     pub(super) topic: &'a str,
-    /// The client knows the old one, and goes on with what it knows of it.
+    /// The client knows the old topic, and goes on with its state.
     pub(super) goes_on: bool,
 }
 
 impl TopicIds {
-    /// Hears a line of a client.
+    /// Reads a line of a client's log.
     pub(super) fn hear<'a>(&mut self, line: &'a str) -> Option<MadeAnew<'a>> {
         let (topic, before, now) = changed(line)?;
-        // A broker of an older version gives none, and the client takes that for a change.
+        // A broker of an older version sends no id, and the client takes that for a change.
         let now = now?;
         let had = self.0.entry(topic.to_owned()).or_default();
         let goes_on = before.is_some();
@@ -54,7 +55,7 @@ impl TopicIds {
     }
 }
 
-/// Whether it was not known.
+/// Remembers an id. Returns whether it is new.
 fn remember(had: &mut VecDeque<String>, id: &str) -> bool {
     let is_new = had.iter().all(|one| one != id);
     if is_new {
@@ -64,7 +65,7 @@ fn remember(had: &mut VecDeque<String>, id: &str) -> bool {
     is_new
 }
 
-/// `Topic NAME changed id from ID to ID`.
+/// Parses `Topic NAME changed id from ID to ID`.
 fn changed(line: &str) -> Option<(&str, Option<&str>, Option<&str>)> {
     let (topic, ids) = line.split_once(" changed id from ")?;
     let (_, topic) = topic.rsplit_once("Topic ")?;
@@ -83,7 +84,7 @@ mod tests {
 
     const NONE: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
-    /// Whether the client goes on in a topic that was made anew. `None`: it was not.
+    /// Whether the client goes on in a topic that was created again. `None`: it was not.
     fn hear(ids: &mut TopicIds, before: &str, now: &str) -> Option<bool> {
         let line = format!("[thrd:main]: Topic orders.v-1_a changed id from {before} to {now}");
         let anew = ids.hear(&line)?;

@@ -1,4 +1,4 @@
-//! What the headers of a dead letter say, beside those of the record that it was.
+//! The headers of a dead letter, in addition to those of its record.
 
 use std::time::UNIX_EPOCH;
 
@@ -18,16 +18,16 @@ const ATTEMPTS: &str = "keylane.attempts";
 const CAUSE: &str = "keylane.cause";
 const ERROR: &str = "keylane.error";
 
-/// What a record has of them from an earlier death is replaced. Other names that begin like them are
-/// not: a record of a spool is known by one.
+/// The headers that replace those from an earlier death. Other headers with the same prefix stay:
+/// one of them identifies a record of a spool.
 const OURS: [&str; 8] = [
     TOPIC, PARTITION, OFFSET, TIME, GROUP, ATTEMPTS, CAUSE, ERROR,
 ];
 
-/// An error may be long, and a record has a limit.
+/// The longest error text: an error may be long, and a record has a size limit.
 const MOST_CHARS: usize = 2_000;
 
-/// Why a record was given up on.
+/// Why a record became a dead letter.
 #[derive(Clone, Debug)]
 pub(crate) struct Why {
     pub(crate) attempts: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Why {
     pub(crate) error: String,
 }
 
-/// The letter of a record.
+/// Makes the letter of a record.
 pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> RawMessage {
     let mut letter = original(record);
     if has_key_of_partition(record) {
@@ -64,8 +64,8 @@ pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> Raw
     letter
 }
 
-/// Whether the record has no key in its topic, and was handed over with the name of its partition in
-/// the place of one: see [`Keyless::ByPartition`](crate::Keyless::ByPartition).
+/// Whether the record has no key in its topic, and has the name of its partition instead: see
+/// [`Keyless::ByPartition`](crate::Keyless::ByPartition).
 fn has_key_of_partition(record: &RawMessage) -> bool {
     let (Some(key), Some(id)) = (&record.key, &record.id) else {
         return false;
@@ -74,7 +74,7 @@ fn has_key_of_partition(record: &RawMessage) -> bool {
     Place::of(record).is_some() && rest.is_some_and(|rest| rest.starts_with(b"@"))
 }
 
-/// The record as it was before it became a letter. Its time is the one at which it is sent.
+/// Returns the record as it was before it became a letter. Its time is the time of sending.
 pub(super) fn original(record: &RawMessage) -> RawMessage {
     let mut original = RawMessage::new(record.payload.clone());
     original.key = record.key.clone();
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(topics.count(), 1);
     }
 
-    /// The header by which a spool's record is known when it comes twice is of the record.
+    /// The record keeps the header that identifies a spool's record when it comes twice.
     #[test]
     fn a_header_that_no_letter_has_stays() {
         let mut record = RawMessage::new("250").key("user-7");

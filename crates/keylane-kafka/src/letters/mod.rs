@@ -19,27 +19,29 @@ use crate::producer::{Delivery, Producer, SendError};
 
 /// A topic for dead letters.
 ///
-/// A letter has the key, the payload and the headers of its record, and headers that say what it was:
+/// A letter has the key, the payload and the headers of its record, and these headers:
 ///
 /// | header | its value, as text |
 /// | --- | --- |
 /// | `keylane.topic`, `keylane.partition`, `keylane.offset` | where the record is |
 /// | `keylane.time` | when it was written, in milliseconds since 1970 |
-/// | `keylane.group` | the group that has given up on it |
-/// | `keylane.attempts` | how often its handler was tried |
+/// | `keylane.group` | the group that could not handle it |
+/// | `keylane.attempts` | how many attempts its handler had |
 /// | `keylane.cause` | one of `failed`, `panicked`, `timed out`, `undecodable`, `skipped`, … |
-/// | `keylane.error` | what is to be said about it, 2,000 characters at most |
+/// | `keylane.error` | the text of the error, 2,000 characters at most |
 ///
-/// A letter is accepted when all replicas of the topic have it. It may be written twice if the process
-/// ends, or the partition goes, before the record is committed: the three headers of its place tell.
+/// A letter is accepted when all replicas of the topic have it. It may be written twice if the
+/// process ends, or the partition goes, before the record is committed: the three headers of its
+/// place identify the copies.
 ///
-/// A letter is longer than its record by its headers. A topic that takes none so large refuses it, and
-/// the key of the record waits until it takes it: its `max.message.bytes` should be 10,000 above that
-/// of the topics that are read. A [`Producer`] of your own has a limit as well, `message.max.bytes`.
+/// The headers make a letter larger than its record. If the topic refuses the size, the key of the
+/// record waits until the topic accepts it. So set its `max.message.bytes` to 10,000 more than that
+/// of the topics that are read. A [`Producer`] of your own has a limit as well,
+/// `message.max.bytes`.
 ///
-/// It is a sink for what cannot be decoded ([`RawLetterSink`]), and for what a handler of raw messages
-/// has failed at ([`DeadLetterSink`]). For handlers of other messages use
-/// [`Builder::dead_letters`](crate::Builder::dead_letters), and
+/// It is a sink for messages that cannot be decoded ([`RawLetterSink`]), and for raw messages whose
+/// handler has failed ([`DeadLetterSink`]). For handlers of other messages use
+/// [`Builder::dead_letters`](crate::Builder::dead_letters) with
 /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource).
 ///
 /// # Examples
@@ -69,7 +71,8 @@ pub struct DeadLetterTopic {
 }
 
 impl DeadLetterTopic {
-    /// The topic of this name. It must exist, unless the brokers make topics that are written to.
+    /// Creates a sink that writes to this topic. The topic must exist, unless the brokers create
+    /// topics on the first write.
     pub fn new(producer: Producer, topic: impl Into<String>) -> Self {
         Self {
             producer,
@@ -78,7 +81,7 @@ impl DeadLetterTopic {
         }
     }
 
-    /// Letters say that this group has given up on them.
+    /// Names this group in the letters, as the group that could not handle the record.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into().into());
@@ -90,8 +93,8 @@ impl DeadLetterTopic {
         delivery.answer().await.clone().map(drop)
     }
 
-    /// Connects, so that the first letter is not late, and says what is wrong with the topic, if
-    /// anything is. Blocks the thread.
+    /// Connects, so that the first letter is not late. Returns an error if the topic cannot take
+    /// letters. Blocks the thread.
     pub(crate) fn look(&self, within: Duration) -> Result<(), SendError> {
         self.producer.look(&self.topic, within)
     }
@@ -100,7 +103,7 @@ impl DeadLetterTopic {
         &self.topic
     }
 
-    /// The same, up to where the letter is on its way.
+    /// Sends a letter, and returns when it is on its way.
     pub(crate) async fn begin(
         &self,
         record: &RawMessage,

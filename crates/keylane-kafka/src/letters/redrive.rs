@@ -1,4 +1,4 @@
-//! Letters go back to the topics that they are from.
+//! Sends letters back to their original topics.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Waker};
@@ -19,25 +19,25 @@ use crate::producer::{Producer, SendError};
 use crate::record::Maker;
 use crate::source::KafkaSource;
 
-/// The pause between two looks at how far it is.
+/// The pause between two checks whether the redrive is over.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long letters that are on their way are waited for when one has stopped the redrive.
+/// How long a redrive that stops waits for letters on their way.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
-/// So many letters are on their way at once, each of another key.
+/// How many letters are on their way at once, each of another key.
 const CONCURRENCY: usize = 256;
 
-/// Sends the letters of a topic back to the topics that they are from, in the order of their keys.
+/// Sends the letters of a topic back to their original topics, in the order of their keys.
 ///
-/// A letter goes to the end of the topic, behind what came after it there, and without the headers
+/// A letter goes to the end of its original topic, behind newer records, and without the headers
 /// that made it a letter. It is committed in the group of the redrive when it is written: the next
-/// redrive of the same group begins behind it. If the process ends before that, the letter is sent
-/// twice.
+/// redrive of the same group begins behind it. If the process ends before the commit, the letter is
+/// sent twice.
 ///
-/// Letters of one key are sent one after the other. So they come in the order in which they were given
-/// up on, if the topic of the letters has all of a key in one partition: this crate and the Java
-/// clients write it like that.
+/// Letters of one key are sent one after the other. So they arrive in the order in which they
+/// became letters, if the topic of the letters has all letters of a key in one partition: this
+/// crate and the Java clients write it like that.
 ///
 /// # Examples
 ///
@@ -61,19 +61,19 @@ pub struct Redrive {
     to: Option<String>,
 }
 
-/// What a redrive has done.
+/// The result of a redrive.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedriveReport {
-    /// So many letters were written to the topics that they are from.
+    /// How many letters were written to their original topics.
     pub redriven: u64,
 }
 
-/// Why a redrive has ended early. What it has sent so far is committed.
+/// Why a redrive has ended early. The letters that it has sent are committed.
 #[non_exhaustive]
 #[derive(Error, Debug)]
 pub enum RedriveError {
-    /// The settings do not go together.
+    /// An error in the settings.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The topic of the letters cannot be read.
@@ -81,11 +81,11 @@ pub enum RedriveError {
     Unreadable {
         /// The topic of the letters.
         topic: String,
-        /// What the client says.
+        /// The message of the client.
         why: String,
     },
-    /// The brokers refuse its user: it must be known to them, and have the right to read the topic and
-    /// to be a member of the group.
+    /// The brokers refuse the user of the redrive. They must know the user, and the user needs the
+    /// right to read the topic and to be a member of the group.
     #[error(
         "after {redriven} letters: the brokers refuse the user of the redrive, which needs the right \
          `Read` for the topic `{topic}` and for the group `{group}`: {why}"
@@ -95,22 +95,22 @@ pub enum RedriveError {
         topic: String,
         /// The group of the redrive.
         group: String,
-        /// So many letters have gone back.
+        /// How many letters went back.
         redriven: u64,
-        /// What the client says.
+        /// The message of the client.
         why: String,
     },
     /// A letter cannot go back.
     #[error("after {redriven} letters: {why}")]
     Stopped {
-        /// So many letters have gone back.
+        /// How many letters went back.
         redriven: u64,
-        /// What is wrong with the next one.
+        /// The problem with the next letter.
         why: String,
     },
 }
 
-/// Why a letter has not gone back.
+/// Why a letter did not go back.
 #[derive(Error, Debug)]
 enum Failed {
     #[error("the letter {0} does not say which topic it is from: name one with `to`")]
@@ -121,16 +121,16 @@ enum Failed {
 
 /// How a redrive ends.
 enum Ended {
-    /// All letters have gone back.
+    /// All letters went back.
     Over,
-    /// A letter cannot, because of this.
+    /// A letter cannot go back, for this reason.
     Stopped(String),
-    /// The brokers refuse something to the source, and say this.
+    /// The brokers refuse a request of the source, with this message.
     Refused(String),
 }
 
 impl Redrive {
-    /// The letters in this topic, and what sends them.
+    /// Creates a redrive of the letters in this topic, which the producer sends.
     pub fn new(brokers: impl Into<String>, letters: impl Into<String>, producer: Producer) -> Self {
         let letters = letters.into();
         let group = format!("{letters}.redrive");
@@ -142,37 +142,36 @@ impl Redrive {
         }
     }
 
-    /// The group in which is committed how far the letters were sent; the name of their topic and
-    /// `.redrive` by default.
+    /// Sets the group that commits the progress; the name of the topic and `.redrive` by default.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.source.group = group.into();
         self
     }
 
-    /// Sets a property of the client that reads the letters, as [`Builder::property`].
+    /// Sets a property of the client that reads the letters, as [`Builder::property`] does.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.source = self.source.property(name, value);
         self
     }
 
-    /// All letters go to this topic, wherever they are from.
+    /// Sends all letters to this topic, instead of their original ones.
     pub fn to(mut self, topic: impl Into<String>) -> Self {
         self.to = Some(topic.into());
         self
     }
 
-    /// Sends back what is in the topic when it begins. Several may run at once, in the same group:
-    /// they share the partitions.
+    /// Sends back all letters that are in the topic when it begins. Several redrives may run at
+    /// once in the same group: they share the partitions.
     ///
     /// # Errors
     ///
-    /// [`RedriveError`].
+    /// Returns [`RedriveError`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, a part of the letters has gone back, and no other is sent. Those that
-    /// are on their way are committed when they are there. If the runtime ends before that, they go a
-    /// second time with the next redrive.
+    /// If the future is dropped, some of the letters have gone back, and no other letter is sent.
+    /// Letters on their way are committed when they are written. If the runtime ends before that,
+    /// the next redrive sends them again.
     pub async fn run(self) -> Result<RedriveReport, RedriveError> {
         let refused = |redriven, why| RedriveError::NotAuthorized {
             topic: self.letters.clone(),
@@ -221,7 +220,7 @@ impl Redrive {
                 let why = failure.lock().unwrap_or_else(PoisonError::into_inner);
                 break Ended::Stopped(why.clone().unwrap_or_default());
             }
-            // The source would ask for ever.
+            // The source would try for ever.
             let stats = intake.stats();
             let failed = stats.failed_parts.into_iter().map(|failed| failed.why);
             if let Some(why) = stats
@@ -239,7 +238,7 @@ impl Redrive {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };
-        // What is halted does not end, and those that are on their way do.
+        // Halted letters do not end; letters on their way do.
         let redriven = intake.stop().within(STOP_WITHIN).await.acked;
         match ended {
             Ended::Over => Ok(RedriveReport { redriven }),
@@ -249,8 +248,8 @@ impl Redrive {
     }
 }
 
-/// Has no other letter sent when it is dropped. By itself a dispatcher finishes what it has, and that
-/// are thousands.
+/// Stops sending letters when it is dropped. Without this a dispatcher finishes all its messages,
+/// and those are thousands.
 struct CloseOnDrop(Dispatcher<Order, RawMessage, (), Failed>);
 
 impl Drop for CloseOnDrop {
@@ -263,8 +262,8 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Whether a broker says this to a user who may not do something, or whom it does not know. A source
-/// has no more of an error of its client than its words, and the name of the code is among them.
+/// Whether this is the message of a broker that refuses a user. The source returns only the text of
+/// the client's error, which contains the name of the code.
 fn is_refusal(why: &str) -> bool {
     let codes = [
         RDKafkaErrorCode::TopicAuthorizationFailed,
@@ -276,7 +275,7 @@ fn is_refusal(why: &str) -> bool {
     codes.iter().any(|code| why.contains(&code.to_string()))
 }
 
-/// What orders letters: their key, or their partition if they have none.
+/// The key that orders letters: their own, or their partition if they have none.
 type Order = (Option<Bytes>, Option<Bytes>);
 
 fn order_of(letter: &RawMessage) -> Order {

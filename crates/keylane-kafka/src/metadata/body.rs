@@ -6,10 +6,10 @@ use keylane_source::frontier::Beyond;
 
 use super::error::DecodeError;
 
-/// More offsets are not written as bits: there may be billions, and runs are shorter then.
+/// Most offsets that are written as bits. There may be billions, and then runs are shorter.
 const MOST_BITS: u64 = 8 << 20;
 
-/// How a body is written. A number is narrow in 2 bytes, and wide in 4.
+/// The encoding of a body. A number is narrow in 2 bytes, and wide in 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Runs(Width),
@@ -30,7 +30,7 @@ impl Width {
         }
     }
 
-    /// Writes a number, if it has one. The format has signed numbers.
+    /// Writes a number if it fits. The format has signed numbers.
     fn push(self, body: &mut Vec<u8>, number: u64) -> Option<()> {
         match self {
             Self::Narrow => body.extend(i16::try_from(number).ok()?.to_be_bytes()),
@@ -39,7 +39,7 @@ impl Width {
         Some(())
     }
 
-    /// Reads a number of as many bytes. None: it is below 0.
+    /// Reads a number of this width. `None`: it is below 0.
     fn read(self, bytes: &[u8]) -> Option<u64> {
         let number = match self {
             Self::Narrow => i64::from(i16::from_be_bytes(bytes.try_into().ok()?)),
@@ -57,7 +57,7 @@ impl Encoding {
         Self::Bits(Width::Wide),
     ];
 
-    /// The byte that names it.
+    /// Returns the byte that names the encoding.
     pub(super) fn magic(self) -> u8 {
         match self {
             Self::Bits(Width::Narrow) => b'l',
@@ -67,7 +67,7 @@ impl Encoding {
         }
     }
 
-    /// The byte that names it where its body is compressed.
+    /// Returns the byte that names the encoding with a compressed body.
     pub(super) fn magic_compressed(self) -> u8 {
         match self {
             Self::Bits(Width::Narrow) => b'a',
@@ -86,7 +86,8 @@ impl Encoding {
         all.find(|one| one.magic_compressed() == magic)
     }
 
-    /// The runs are sorted, do not touch, and are not below `committed`. None: they do not fit.
+    /// Writes the runs, which must be sorted, not touch, and not be below `committed`. Returns
+    /// `None` if they do not fit.
     pub(super) fn write(
         self,
         committed: u64,
@@ -121,7 +122,7 @@ fn write_runs(
     Some(body)
 }
 
-/// Bytes at the end that are no whole number are of no matter, as to Parallel Consumer.
+/// Reads runs. Ignores trailing bytes that are not a whole number, as Parallel Consumer does.
 fn read_runs(width: Width, committed: u64, body: &[u8]) -> Option<Beyond> {
     let (mut runs, mut end, mut is_done) = (Vec::new(), committed, false);
     for length in body.chunks_exact(width.bytes()) {
@@ -163,7 +164,8 @@ fn write_bits(
     Some(body)
 }
 
-/// Bits that are missing at the end are of offsets that are not done, as to Parallel Consumer.
+/// Reads bits. Bits that are missing at the end mean that their offsets are not done, as in
+/// Parallel Consumer.
 fn read_bits(width: Width, committed: u64, body: &[u8]) -> Option<Beyond> {
     let (count, bits) = body.split_at_checked(width.bytes())?;
     let count = width.read(count)?.min(bits.len() as u64 * 8);
@@ -192,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Each number that is a bit too large is refused, and none is cut.
+    /// A number that is one bit too large is refused, and never cut.
     #[test]
     fn numbers_fit_or_are_refused() {
         let one = |from: u64, len: u64| iter::once(from..from + len);

@@ -1,15 +1,19 @@
-//! What is done beyond a committed offset, as the metadata of the commit.
+//! The offsets that are done beyond a committed one, as the metadata of the commit.
 //!
-//! The format is that of Confluent's Parallel Consumer 0.5. The text is Base64 of one byte that names the
-//! encoding, and a body. Offsets are counted from the committed one; numbers are big-endian.
+//! The format is that of Confluent's Parallel Consumer 0.5. The text is Base64 of one byte that
+//! names the encoding, and a body. Offsets are relative to the committed one; numbers are
+//! big-endian.
 //!
 //! | byte | body |
 //! | --- | --- |
-//! | `l`, `o` | how many offsets, in 2 or in 4 bytes; then a bit for each of them, in each byte the lowest first, 1 is done; then a byte 0 |
-//! | `n`, `e` | lengths in 2 or in 4 bytes, in turn of a run that is not done and of one that is |
+//! | `l`, `o` | a bitmap: its length in bits as a number of 2 or 4 bytes; the bits; a byte 0 |
+//! | `n`, `e` | lengths of 2 or 4 bytes, in turn of a run that is not done and of one that is |
 //! | `a`, `s`, `J`, `p` | a frame of Zstandard with a body of `l`, `o`, `n` or `e` |
 //!
-//! What never comes, because the log was compacted or a transaction was aborted, counts as done.
+//! In a bitmap each offset has one bit, the lowest bit of each byte first; 1 means done.
+//!
+//! Offsets that never arrive, because the log was compacted or a transaction was aborted, count as
+//! done.
 
 mod body;
 
@@ -24,35 +28,34 @@ use base64::engine::general_purpose::STANDARD;
 use body::Encoding;
 use keylane_source::frontier::Beyond;
 
-/// How long the metadata of a commit may be: what a broker takes unless its
-/// `offset.metadata.max.bytes` says otherwise.
+/// The longest metadata that a broker accepts by default: its `offset.metadata.max.bytes`.
 pub const MOST_CHARS: usize = 4_096;
 
-/// Bodies below this are not compressed: it would make them longer, or hardly shorter.
+/// Shorter bodies are not compressed: compression would make them longer, or hardly shorter.
 const COMPRESSED_FROM: usize = 64;
 
 /// The level at which Parallel Consumer compresses.
 const LEVEL: i32 = 3;
 
-/// No frame may become longer than this: a few bytes could fill the memory otherwise.
+/// The longest frame after decompression: without a limit a few bytes could fill the memory.
 const MOST_DECOMPRESSED: u64 = 16 << 20;
 
-/// What [`encode`] has written.
+/// The result of [`encode`].
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encoded {
-    /// The metadata. Empty if nothing is beyond.
+    /// The metadata. It is empty if no offset is done beyond the committed one.
     pub text: String,
-    /// Of what is beyond, the lowest offset that did not fit. Those below it are in the text, those
-    /// above it are not, and are delivered again to the next owner of the partition.
+    /// The lowest done offset that did not fit. The text contains the done offsets below it. Those
+    /// from it on are delivered again to the next owner of the partition.
     pub left_out: Option<u64>,
 }
 
-/// Writes what is done beyond a committed offset, in the shortest of the encodings.
+/// Writes the offsets that are done beyond a committed one, in the shortest of the encodings.
 ///
-/// The runs are what [`Frontier::beyond`](keylane::source::frontier::Frontier::beyond) returns: sorted,
-/// not touching, and above `committed`. If they take more than `most_chars`, the first of them are
-/// written.
+/// Pass the runs that [`Frontier::beyond`](keylane::source::frontier::Frontier::beyond) returns:
+/// sorted, not touching, and above `committed`. If they need more than `most_chars`, only the first
+/// of them are written.
 ///
 /// # Examples
 ///
@@ -82,7 +85,7 @@ where
             left_out: None,
         };
     }
-    // The more runs, the longer: only compression may make it a little different.
+    // More runs make a longer text, except for small differences by compression.
     let (mut fits, mut does_not, mut text) = (0, count, String::new());
     while fits + 1 < does_not {
         let middle = fits.midpoint(does_not);
@@ -97,13 +100,13 @@ where
     }
 }
 
-/// Reads what [`encode`], or Parallel Consumer, has written beside a committed offset. No text at all
-/// means that nothing is beyond.
+/// Reads the metadata that [`encode`], or Parallel Consumer, has written for a committed offset. An
+/// empty text means that no offset is done beyond it.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] if the text is of another program, or damaged. A consumer that goes on without it
-/// gets again what was done beyond the offset, and loses nothing.
+/// Returns [`DecodeError`] if another program wrote the text, or if it is damaged. A consumer that
+/// continues without it receives the offsets that were done again, and loses none.
 ///
 /// # Examples
 ///
@@ -129,7 +132,7 @@ pub fn decode(committed: u64, text: &str) -> Result<Beyond, DecodeError> {
     }
 }
 
-/// None if no encoding can hold it.
+/// Encodes the runs in the shortest encoding. Returns `None` if no encoding can hold them.
 fn shortest<I>(committed: u64, runs: impl Fn() -> I) -> Option<String>
 where
     I: Iterator<Item = Range<u64>>,

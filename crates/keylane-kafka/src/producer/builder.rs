@@ -1,4 +1,4 @@
-//! What a producer is built with, and what it refuses.
+//! The settings of a producer, and their checks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use rdkafka::ClientConfig;
 use super::Producer;
 use crate::error::ConfigError;
 
-/// Properties of the client that a producer sets itself, and why no one else may.
+/// Properties of the client that only the producer may set, each with the reason.
 const REFUSED: [(&str, &str); 7] = [
     ("bootstrap.servers", "it is the argument of the builder"),
     ("metadata.broker.list", "it is the argument of the builder"),
@@ -29,19 +29,18 @@ const REFUSED: [(&str, &str); 7] = [
     ("transactional.id", "records are not sent in transactions"),
 ];
 
-/// How long a record is tried: another name of it is `delivery.timeout.ms`.
+/// How long the client tries to send a record; `delivery.timeout.ms` is another name of it.
 pub(super) const TIMEOUT: &str = "message.timeout.ms";
 
-/// What the client is told unless a property says otherwise. The partitioner is that of the Java
-/// clients, so that the records of a key are in one partition, whichever client has sent them; an
-/// empty key is a key there.
+/// Default properties of the client. The partitioner is that of the Java clients, so that the
+/// records of a key are in one partition, whichever client sends them; an empty key is a key there.
 const DEFAULTS: [(&str, &str); 3] = [
     ("partitioner", "murmur2_random"),
     (TIMEOUT, "30000"),
     ("client.id", "keylane"),
 ];
 
-/// How records are sent to Kafka. See [`Producer::builder`].
+/// Builds a [`Producer`](super::Producer). See [`Producer::builder`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct ProducerBuilder {
@@ -57,28 +56,28 @@ impl ProducerBuilder {
         }
     }
 
-    /// Sets a property of the client: see librdkafka's `CONFIGURATION.md` for their names. Those that
-    /// would break a guarantee of this crate are refused by [`build`](Self::build).
+    /// Sets a property of the client. librdkafka's `CONFIGURATION.md` lists the names.
+    /// [`build`](Self::build) refuses properties that break a guarantee of this crate.
     ///
-    /// A later value of the same name replaces an earlier one. Values are not shown by `Debug`, since
-    /// there are passwords among them.
+    /// A later value of the same name replaces an earlier one. `Debug` shows no values, since
+    /// passwords are among them.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.insert(name.into(), value.into());
         self
     }
 
-    /// How long a record is tried before [`SendError::NotConfirmed`](super::SendError); 30 seconds by
-    /// default. Zero is for ever.
+    /// Sets how long a record is tried before [`SendError::NotConfirmed`](super::SendError); 30
+    /// seconds by default. Zero means for ever.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.property(TIMEOUT, timeout.as_millis().to_string())
     }
 
-    /// Checks the settings. Nothing is connected before the first record is sent.
+    /// Checks the settings. The producer connects when it sends the first record, not before.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], if the brokers are missing, a property is refused, or the client does not know
-    /// it.
+    /// Returns [`ConfigError`] if the brokers are missing, if a property is refused, or if the
+    /// client does not know it.
     pub fn build(self) -> Result<Producer, ConfigError> {
         Ok(Producer::new(self.check()?))
     }

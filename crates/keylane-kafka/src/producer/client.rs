@@ -1,4 +1,4 @@
-//! The client of a producer: a thread that hears what became of each record.
+//! The client of a producer: a thread that polls it for the result of each record.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -17,13 +17,13 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::error::SendError;
 use crate::client::log;
 
-/// How long the thread waits before it sees whether it is to end.
+/// How long the thread waits before it checks whether to end.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The pause while the queue of the client is full.
 const FULL: Duration = Duration::from_millis(5);
 
-/// What the client's last words begin with.
+/// The prefix of the client's last error.
 const FATAL: &str = "Fatal error: ";
 
 /// Where a record was written.
@@ -38,7 +38,7 @@ pub struct Sent {
 
 type Answer = Result<Sent, SendError>;
 
-/// One connection to the cluster. Its last handle leaves the thread to end it, so no other thread
+/// One connection to the cluster. The last handle lets the thread end it, so that no other thread
 /// waits for the broker.
 #[derive(Clone)]
 pub(super) struct Client(Arc<BaseProducer<Context>>);
@@ -59,7 +59,7 @@ impl Client {
         Ok(Self(producer))
     }
 
-    /// It takes nothing any more: another one is needed.
+    /// Whether it sends nothing more, so that a new one is needed.
     pub(super) fn is_broken(&self) -> bool {
         self.0.client().fatal_error().is_some()
     }
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Puts a record into the queue of the client, behind those of before. Waits for room there.
+    /// Puts a record into the queue of the client, behind earlier ones. Waits for room there.
     pub(super) async fn begin(
         &self,
         topic: &str,
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// `None`: the queue is full.
+    /// Puts a record into the queue of the client. Returns `None` if the queue is full.
     fn try_begin(&self, topic: &str, message: &RawMessage) -> Result<Option<Delivery>, SendError> {
         let (answers, answer) = oneshot::channel();
         let opaque = Box::new(answers);
@@ -128,7 +128,7 @@ impl Client {
 
 /// A record on its way.
 pub(crate) struct Delivery {
-    /// Nothing once it is answered.
+    /// `None` once the answer is here.
     waits: Option<oneshot::Receiver<Answer>>,
     answer: Answer,
 }
@@ -152,7 +152,7 @@ impl Delivery {
         &self.answer
     }
 
-    /// The answer of the broker, if it is here.
+    /// Returns the answer of the broker, if it is here.
     pub(crate) fn try_answer(&mut self) -> Option<&Answer> {
         if let Some(waits) = &mut self.waits {
             match waits.try_recv() {
@@ -168,18 +168,18 @@ impl Delivery {
 
 #[derive(Default)]
 struct Context {
-    /// Why it takes nothing any more.
+    /// Why the client sends nothing more.
     broken_by: OnceLock<String>,
 }
 
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        // The reason comes with the answers of the records, and behind some of them as an error.
+        // The reason comes with the answers of the records, and after some of them as an error.
         if let Some((_, why)) = message.split_once(FATAL) {
             // The first one counts.
             let _ = self.broken_by.set(why.to_owned());
         }
-        // It says of a property that we set that it may go in a later version.
+        // The line says that a property of this crate may be removed in a later version.
         let is_known = facility == "CONFWARN" && message.contains("enable.gapless.guarantee");
         if !is_known {
             log(level, facility, message);
@@ -201,7 +201,7 @@ impl ProducerContext for Context {
                 offset: record.offset().max(0).unsigned_abs(),
             }),
             Err((error, record)) => match (error.rdkafka_error_code(), self.broken_by.get()) {
-                // It was thrown away, and that is all that its own error says.
+                // The record was dropped, and its own error says no more than that.
                 (
                     Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight),
                     Some(why),
@@ -209,7 +209,7 @@ impl ProducerContext for Context {
                 _ => Err(SendError::new(record.topic(), error)),
             },
         };
-        // The sender may have gone.
+        // The sender may be gone.
         let _ = answers.send(answer);
     }
 }

@@ -1,26 +1,27 @@
-//! Why a record was not sent.
+//! The errors of sending a record.
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use thiserror::Error;
 
-/// A record was not written, or it is not known whether it was.
+/// A record was not written, or its state is unknown.
 #[non_exhaustive]
 #[derive(Error, Clone, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// It will never be taken as it is: it is too large, or the broker's policy is against it.
+    /// The broker will never accept this record: it is too large, or against a policy of the
+    /// broker.
     #[error("the record for the topic `{topic}` is refused: {why}")]
     Refused {
         /// The topic.
         topic: String,
-        /// What the client or the broker says.
+        /// The message of the client or the broker.
         why: String,
     },
-    /// The broker has not confirmed it. It may be written all the same; send it again.
+    /// The broker has not confirmed the record. It may be written all the same; send it again.
     #[error("the record for the topic `{topic}` is not confirmed: {why}")]
     NotConfirmed {
         /// The topic.
         topic: String,
-        /// What the client or the broker says.
+        /// The message of the client or the broker.
         why: String,
     },
 }
@@ -39,14 +40,14 @@ impl SendError {
         Self::NotConfirmed { topic, why }
     }
 
-    /// Whether it is of no use to send the record again.
+    /// Whether it is useless to send the record again.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused { .. })
     }
 }
 
-/// Whether a record that fails like this fails each time. What an operator can mend, such as a missing
-/// topic or right, does not.
+/// Whether a record that fails with this code fails each time. Problems that an operator can solve,
+/// such as a missing topic or right, are not final.
 fn is_final(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(

@@ -22,16 +22,17 @@ pub use spool::SpoolTopic;
 
 use client::Client;
 
-/// Sends records to topics, and says when they are written.
+/// Sends records to topics, and confirms them when they are written.
 ///
-/// It is a handle: its clones share one client. The client is idempotent, so a record is not written
-/// twice by its own retries, and all replicas have it before it is confirmed.
+/// It is a handle: its clones share one client. The client is idempotent, so its own retries never
+/// write a record twice. A record is confirmed when all replicas have it.
 ///
 /// # Order
 ///
-/// A handler that awaits [`send`](Self::send) before it returns keeps the order of its key: the next
-/// message of the key is handled when the record is confirmed. If an attempt fails and is tried again,
-/// its record may be there twice, next to each other among those of the key.
+/// A handler that awaits [`send`](Self::send) before it returns keeps the order of its key: the
+/// next message of the key is handled after the record is confirmed. If an attempt fails and is
+/// tried again, the topic may have its record twice, next to each other among the records of the
+/// key.
 ///
 /// # Examples
 ///
@@ -72,8 +73,8 @@ struct Shared {
 }
 
 impl Producer {
-    /// Begins to build a producer: where the brokers are, as `host:port`, several with commas between
-    /// them.
+    /// Begins to build a producer for these brokers: each as `host:port`, several with commas
+    /// between them.
     pub fn builder(brokers: impl Into<String>) -> ProducerBuilder {
         ProducerBuilder::new(brokers)
     }
@@ -85,16 +86,16 @@ impl Producer {
         }
     }
 
-    /// Sends a record, and waits until it is written. Its partition is chosen by its key, as the Java
-    /// clients do it.
+    /// Sends a record, and waits until it is written. Its key chooses its partition, as in the Java
+    /// clients.
     ///
-    /// Of the message are sent the key, the payload (none if it is a tombstone), the headers, and
-    /// [`enqueued_at`](RawMessage::enqueued_at) as its time; now if there is none.
+    /// The record has the key, the payload (none if the message is a tombstone) and the headers of
+    /// the message. Its time is [`enqueued_at`](RawMessage::enqueued_at), or now if there is none.
     ///
     /// # Errors
     ///
-    /// [`SendError`]. With [`NotConfirmed`](SendError::NotConfirmed) the record may be written all the
-    /// same.
+    /// Returns [`SendError`]. With [`NotConfirmed`](SendError::NotConfirmed) the record may be
+    /// written all the same.
     ///
     /// # Cancel safety
     ///
@@ -105,7 +106,7 @@ impl Producer {
         delivery.answer().await.clone()
     }
 
-    /// The same, up to where the record is on its way.
+    /// Sends a record, and returns when it is on its way.
     pub(crate) async fn begin(
         &self,
         topic: &str,
@@ -119,7 +120,7 @@ impl Producer {
         self.client(topic)?.look(topic, within)
     }
 
-    /// The client, or a new one in the place of one that is broken.
+    /// Returns the client, or a new one in place of a broken one.
     fn client(&self, topic: &str) -> Result<Client, SendError> {
         let client = self.shared.client.lock();
         let mut client = client.unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A topic as the place where a spool delivers to.
+//! A topic as the target of a spool.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -19,17 +19,18 @@ const ID: &str = "keylane.id";
 /// A topic as the target of a [`Spool`](keylane_spool::Spool).
 ///
 /// The records of a key are written in the order in which they were pushed. The spool forgets a
-/// message when all replicas have its record. The id of the message is in the header `keylane.id`, as
-/// its 24 bytes: a record that is written a second time, after a crash, has the same.
+/// message when all replicas have its record. The header `keylane.id` contains the id of the
+/// message, as its 24 bytes: a record that is written a second time, after a crash, has the same
+/// id.
 ///
-/// A batch whose time has run out is not sent a second time while it is on its way: its records wait
-/// in the client, and the next call waits for the same ones.
+/// A batch that times out is not sent a second time while it is on its way: its records wait in the
+/// client, and the next call waits for the same records.
 ///
 /// # What fails
 ///
 /// A record that is too large, or against a policy of the broker, is refused, and
-/// [`on_refused`](keylane_spool::Builder::on_refused) says what happens to it. Everything else
-/// is tried again.
+/// [`on_refused`](keylane_spool::Builder::on_refused) decides what happens to it. All other
+/// failures are tried again.
 ///
 /// # Examples
 ///
@@ -49,34 +50,34 @@ const ID: &str = "keylane.id";
 pub struct SpoolTopic {
     producer: Producer,
     topic: String,
-    /// What calls that were dropped have begun.
+    /// Records that calls have begun which were dropped.
     begun: Mutex<HashMap<MessageId, Delivery>>,
 }
 
 impl SpoolTopic {
-    /// A topic, and how its records are sent. They have no timeout in the client: that is a matter of
-    /// the spool.
+    /// Creates a target that writes to this topic with a producer of this builder. Its records have
+    /// no timeout in the client: the spool has its own.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], as [`ProducerBuilder::build`].
+    /// Returns [`ConfigError`] as [`ProducerBuilder::build`] does.
     pub fn new(builder: ProducerBuilder, topic: impl Into<String>) -> Result<Self, ConfigError> {
         Ok(Self {
-            // A record that times out would let a later one of its key pass.
+            // A record that times out would let a later one of its key overtake it.
             producer: builder.property(TIMEOUT, "0").build()?,
             topic: topic.into(),
             begun: Mutex::default(),
         })
     }
 
-    /// Begins what is not under way. Returns the place of the first one that could not begin: those
-    /// behind it were not tried.
+    /// Begins to send the records that are not on their way. Returns the place of the first record
+    /// that could not begin: those behind it were not tried.
     async fn begin(
         &self,
         batch: &[Spooled],
         under_way: &mut UnderWay<'_>,
     ) -> Result<(), (usize, SendError)> {
-        // One client for the whole batch: what follows a record that has broken it fails, too.
+        // One client for the whole batch: if a record breaks it, the records behind it fail too.
         let client = self.producer.client(&self.topic);
         let client = client.map_err(|error| (0, error))?;
         let begun: HashSet<_> = under_way.places().collect();
@@ -94,15 +95,15 @@ impl SpoolTopic {
     }
 }
 
-/// The records of a call, each with its place in the batch. If it is dropped before they are answered,
-/// the next call finds them.
+/// The records of a call, each with its place in the batch. If it is dropped before they are
+/// answered, the next call finds them.
 struct UnderWay<'a> {
     of: &'a SpoolTopic,
     deliveries: Vec<(usize, MessageId, Delivery)>,
 }
 
 impl<'a> UnderWay<'a> {
-    /// What calls that were dropped have begun of this batch.
+    /// Returns the records of this batch that earlier, dropped calls have begun.
     fn before(of: &'a SpoolTopic, batch: &[Spooled]) -> Self {
         let mut begun = of.begun();
         let before = batch.iter().enumerate().filter_map(|(place, spooled)| {
@@ -119,7 +120,7 @@ impl<'a> UnderWay<'a> {
         self.deliveries.iter().map(|(place, ..)| *place)
     }
 
-    /// Waits for all of them. Whether they are written.
+    /// Waits for all of them. Returns whether they are written.
     async fn are_written(&mut self) -> bool {
         let mut are_written = true;
         for (_, _, delivery) in &mut self.deliveries {
@@ -143,7 +144,7 @@ impl Drop for UnderWay<'_> {
 impl SpoolSink for SpoolTopic {
     async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {
         let mut under_way = UnderWay::before(self, batch);
-        // They may be with a client that is gone. What follows them would pass one that has failed.
+        // They may be at an old client. Later records would overtake one that has failed.
         let begun = match under_way.are_written().await {
             true => self.begin(batch, &mut under_way).await,
             false => Ok(()),
@@ -151,7 +152,7 @@ impl SpoolSink for SpoolTopic {
         under_way.are_written().await;
         let mut answers = Vec::with_capacity(batch.len());
         for (place, _, mut delivery) in under_way.deliveries.drain(..) {
-            // It is there.
+            // The answer is here.
             answers.push((place, delivery.answer().await.clone().map(drop)));
         }
         answers.extend(begun.err().map(|(place, error)| (place, Err(error))));
@@ -159,7 +160,7 @@ impl SpoolSink for SpoolTopic {
     }
 }
 
-/// What the spool is told of the answers to the records at these places of a batch.
+/// Returns the result for the spool, from the answers to the records at these places of a batch.
 fn result(answers: &[(usize, Result<(), SendError>)]) -> Result<(), SinkError> {
     let places = |holds: fn(&Result<(), SendError>) -> bool| {
         let answers = answers.iter();
@@ -173,7 +174,7 @@ fn result(answers: &[(usize, Result<(), SendError>)]) -> Result<(), SinkError> {
     let error = match refused.len() {
         0 => SinkError::failed(why),
         1 => SinkError::refused(refused, why),
-        // The broker refuses what has come in one request together, for one of them.
+        // The broker refuses all records of a request because of one of them.
         _ => SinkError::refused_batch(why),
     };
     Err(error.with_written(places(Result::is_ok)))

@@ -1,7 +1,7 @@
-//! Topics that are deleted and made anew under their names.
+//! Topics that are deleted and created again under their names.
 //!
-//! Commits name a topic by its name. So one of the old topic that is on its way when the new one is
-//! made is taken for the new one, whose first records it would pass by.
+//! Commits name a topic by its name. So a commit of the old topic that is in progress when the new
+//! one is created applies to the new one, and would skip its first records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use super::{KafkaSource, job};
 /// By topic and number of the partition.
 type Offsets = HashMap<(Arc<str>, i32), u64>;
 
-/// What was committed, and what of it is of a topic that is gone. It outlives the sessions.
+/// The commits that were made, and those that belong to topics that are gone. It outlives the
+/// sessions.
 #[derive(Debug, Default)]
 pub(super) struct Commits {
     last: Offsets,
@@ -26,13 +27,13 @@ impl Commits {
         self.last.insert((Arc::clone(topic), number), offset);
     }
 
-    /// Another topic has this name.
+    /// Forgets a topic: another one has its name.
     fn forget(&mut self, topic: &str) {
         let gone = self.last.extract_if(|(one, _), _| **one == *topic);
         Arc::make_mut(&mut self.outdated).extend(gone);
     }
 
-    /// What is committed of this partition is of the topic that is there.
+    /// Records that the commit of this partition belongs to the current topic.
     fn taken(&mut self, topic: &Arc<str>, number: i32) {
         let place = (Arc::clone(topic), number);
         if self.outdated.contains_key(&place) {
@@ -46,15 +47,15 @@ impl Commits {
 }
 
 impl<M> KafkaSource<M> {
-    /// A topic was made anew. If the client goes on in it where it was in the old one, another
-    /// client has to begin.
+    /// Begins again in a topic that was created again. If the client goes on there at its position
+    /// in the old one, another client has to begin.
     pub(super) fn begin_anew_in(&mut self, topic: &str, goes_on: bool) -> Result<(), SourceError> {
         self.commits.forget(topic);
-        // No partition of it was there when the group began.
+        // None of its partitions existed when the group began.
         if let Some(at_end) = &mut self.at_end {
             Arc::make_mut(at_end).retain(|(one, _)| one != topic);
         }
-        // It may have records of the old log. Its end waits for brokers.
+        // The reader may have records of the old log. Ending it waits for brokers.
         if let Some(reader) = self.reader.take() {
             job(move || drop(reader))?;
         }
@@ -66,7 +67,7 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// A commit of this generation was taken.
+    /// Records that a commit of this generation was taken.
     pub(super) fn commit_taken(&mut self, generation: Generation) {
         if self.commits.outdated.is_empty() {
             return;

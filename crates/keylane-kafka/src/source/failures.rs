@@ -1,4 +1,4 @@
-//! Partitions that fail while the others go on.
+//! Failures of partitions while the others go on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::control::PartitionFailure;
 
-/// How often the same failure is told at most.
+/// The same failure is reported once in this time at most.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// What is known of them, and what is not told yet.
+/// The current failures, and those that are not reported yet.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     /// By the names of the partitions.
@@ -26,14 +26,14 @@ struct Failed {
     seen: PartitionFailure,
 }
 
-/// What is wrong with a partition, by what shows that it is well again.
+/// The problem of a partition, by the signal that shows its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trouble {
-    /// It has no leader, as the brokers say.
+    /// The brokers say that it has no leader.
     NoLeader,
     /// Its leader does not answer.
     Silent,
-    /// What it has cannot be read, or it is not known where it begins.
+    /// Its records cannot be read, or its start is not known.
     Unread,
 }
 
@@ -44,7 +44,7 @@ enum News {
 }
 
 impl Failures {
-    /// A partition fails, and is tried again.
+    /// Records that a partition fails. It is tried again.
     pub(super) fn fail(&mut self, name: &str, trouble: Trouble, why: String) {
         let now = Instant::now();
         let failed = self.failed.entry(name.to_owned());
@@ -67,7 +67,7 @@ impl Failures {
         failed.seen.last = now;
     }
 
-    /// A partition is well, as far as this trouble goes, or is not ours any more.
+    /// Ends this trouble of a partition: it is over, or the partition is not ours any more.
     pub(super) fn recover(&mut self, name: &str, from: Trouble) {
         let has_failed = self.failed.get(name);
         if has_failed.is_some_and(|failed| failed.trouble <= from) {
@@ -84,7 +84,7 @@ impl Failures {
         !self.failed.is_empty()
     }
 
-    /// Tells what is not told yet. Whether there was anything.
+    /// Reports the failures that are not reported yet. Returns whether there were any.
     pub(super) fn tell<M, P>(&mut self, into: &mut Deliveries<M, P>) -> bool {
         let has_news = !self.news.is_empty();
         for news in self.news.drain(..) {

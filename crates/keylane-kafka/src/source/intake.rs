@@ -1,4 +1,4 @@
-//! Handing over what was read of a partition.
+//! Hands over the records that were read of a partition.
 
 use keylane_source::frontier::{DeliverError, Delivered};
 use keylane_source::{Deliveries, Delivery};
@@ -7,36 +7,37 @@ use crate::assignment::{Assigned, Position};
 use crate::client::{Fetched, Ownership, Prefetched};
 use crate::control::Overtaken;
 
-/// What a partition is read from.
+/// The intake of a partition.
 pub(super) struct PartitionIntake<M> {
     pub(super) records: Prefetched<M>,
-    /// Without it nothing is committed.
+    /// Nothing is committed after it has ended.
     pub(super) ownership: Ownership,
-    /// What retention had taken of it before it was given to us.
+    /// The records that retention had deleted before the partition was assigned to us.
     pub(super) overtaken: Option<Overtaken>,
     pub(super) is_paused: bool,
-    /// The client was told a second time where it begins.
+    /// Whether the client was told a second time where it begins.
     pub(super) is_sought_again: bool,
-    /// Why it could not be read, unless that was told.
+    /// Why it could not be read, if that is not reported yet.
     pub(super) unread: Option<String>,
 }
 
-/// Why no more was taken.
+/// Why no more records were taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// So many records were looked at. There may be more.
+    /// This many records were looked at. There may be more.
     Some(usize),
-    /// The client has gone to the first record of the log, and not to where it was told to begin. A
-    /// reset that was under way then, since what is committed is not there, is not ended by a seek.
+    /// The client has gone to the first record of the log, and not to the start that it was told. A
+    /// seek does not end a reset that is in progress because the committed offset is not in the
+    /// log.
     Again,
     /// The log goes on at a lower offset: it was cut off, or is another one.
     Back(u64),
-    /// The client does not get over it.
+    /// The client does not recover from this failure.
     Failed(String),
 }
 
 impl<M> Assigned<PartitionIntake<M>> {
-    /// Hands over up to so many records.
+    /// Hands over at most this many records.
     pub(super) fn take(
         &mut self,
         slot: u32,
@@ -72,7 +73,7 @@ impl<M> Assigned<PartitionIntake<M>> {
                     into.push(delivery.bytes(size));
                 }
                 Err(DeliverError::OutOfOrder) => {
-                    // The first one of what begins there.
+                    // It is the first record of the partition that begins there.
                     intake.records.put_back(offset, message, size);
                     if partition.has_begun() || intake.is_sought_again {
                         return Taken::Back(offset);
@@ -81,8 +82,8 @@ impl<M> Assigned<PartitionIntake<M>> {
                     partition.read_again();
                     return Taken::Again;
                 }
-                // Too many are open, or too far apart. As if there were none, so that the source waits
-                // until something settles.
+                // Too many are open, or they are too far apart. Behave as if there were none, so
+                // that the source waits until a record settles.
                 Err(_) => {
                     intake.records.put_back(offset, message, size);
                     break;

@@ -1,4 +1,4 @@
-//! Keeping a dead letter: the record is read again, and written to the topic of the letters.
+//! Keeps a dead letter: reads the record again, and writes it to the topic of the letters.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,17 +13,18 @@ use crate::letters::Why;
 use crate::producer::Delivery;
 use crate::record::{Maker, Place};
 
-/// Behind the error of a letter whose record was compacted, or cut off, since it was handed over.
+/// The end of the error of a letter whose record was compacted, or cut off, after it was handed
+/// over.
 const GONE: &str = " (the record is not in the log any more)";
 
-/// How long the driver of the source waits for a letter, unless another one is late already. The other
-/// keys wait with it.
+/// How long the driver of the source waits for a letter, unless another one is late already. The
+/// other keys wait with it.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
-/// What the log has at an offset.
+/// The entry of the log at an offset.
 enum InLog {
     Record(RawMessage),
-    /// Nothing any more: this has only the place.
+    /// No record any more: this message has only the place.
     Gone(RawMessage),
 }
 
@@ -44,8 +45,8 @@ impl<M> KafkaSource<M> {
         if let Some(answer) = delivery.try_answer() {
             return answer.clone().map(drop).map_err(SourceError::failed);
         }
-        // It is asked for again when the letter is offered again. That of a partition that is gone never
-        // is.
+        // The answer is asked for again when the letter is offered again. The letter of a partition
+        // that is gone is never offered again.
         let assignment = &self.assignment;
         self.letters.retain(|of, _| assignment.of(of).is_some());
         self.letters.insert(position, delivery);
@@ -75,7 +76,7 @@ impl<M> KafkaSource<M> {
         begun.map_err(SourceError::failed)
     }
 
-    /// The record as it is in the log.
+    /// Returns the record as it is in the log.
     async fn record_of(&mut self, position: &Position) -> Result<InLog, SourceError> {
         let gone = || SourceError::failed("the partition of the record is gone");
         let one = self.assignment.of(position).ok_or_else(gone)?;
@@ -90,7 +91,7 @@ impl<M> KafkaSource<M> {
             let mut found = None;
             let wanted = BTreeSet::from([offset]);
             let read = reader.read(&topic, number, &wanted, |_, record| {
-                // A letter of a record without a key has none.
+                // The letter of a record without a key has none.
                 found = Some(Maker::raw(Keyless::Unordered).make(&name, record));
             });
             reader.rest();

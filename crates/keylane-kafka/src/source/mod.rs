@@ -1,4 +1,4 @@
-//! The source: partitions come and go, records are handed over, what settles is committed.
+//! The source: gets and releases partitions, hands over records, commits settled ones.
 //!
 //! ```text
 //!  thread of the session          task of the driver                    threads that may block
@@ -10,8 +10,8 @@
 //!         ◄── release dropped ─── release: committed, and gone           reread, probe
 //! ```
 //!
-//! A call of the source may be dropped at each of its awaits. What waits for a thread is kept in the
-//! source, and looked at by the next call.
+//! A call of the source may be dropped at each of its awaits. The source keeps the work of other
+//! threads, and its next call looks at it.
 
 mod anew;
 mod failures;
@@ -49,36 +49,37 @@ use crate::control::Control;
 use crate::producer::Delivery;
 use crate::record::Maker;
 
-/// How long the brokers are given to answer at all when the source is opened.
+/// How long the brokers have to answer when the source is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long a session of before is waited for.
+/// How long the source waits for an earlier session to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
-/// The topics of a Kafka cluster as a source, as one member of a group.
+/// Kafka topics as a source: one member of a group.
 ///
-/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. The key, the
-/// payload, the headers and the time of a record are in it, and its [`Place`](crate::Place). (A header
-/// whose name is no UTF-8 comes as `\u{fffd}`, and without its value.) A source that is built with
-/// [`build_with`](Builder::build_with) makes your messages of the records themselves, without a copy.
+/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. A raw
+/// message contains the key, the payload, the headers and the time of a record, and its
+/// [`Place`](crate::Place). (A header whose name is not UTF-8 has the name `\u{fffd}` and no
+/// value.) A source that is built with [`build_with`](Builder::build_with) makes your messages of
+/// the records themselves, without a copy.
 ///
 /// # What it does
 ///
-/// - A record is committed when everything before it in its partition is settled. What is settled
-///   beyond that is in the [metadata](crate::metadata) of the commit, and is not handled again by the
-///   next owner of the partition.
-/// - At a rebalance nothing of a partition that goes is started any more, what is in flight may finish
-///   for [`revoke_within`](keylane::IntakeSettings::revoke_within), its offset is committed, and then
-///   it goes. The partitions that stay go on meanwhile.
-/// - Beyond the capacity of its lane only the offsets of a key's records are kept. They are read again
-///   from the log when the lane has room: see
+/// - A record is committed when all records before it in its partition are settled. Records that
+///   are settled beyond that are in the [metadata](crate::metadata) of the commit, and the next
+///   owner of the partition does not handle them again.
+/// - At a rebalance the source starts no more records of a revoked partition. Running ones may
+///   finish for [`revoke_within`](keylane::IntakeSettings::revoke_within). Then the source commits
+///   the offset and releases the partition. Other partitions go on meanwhile.
+/// - If the lane of a key is full, only the offsets of its further records are kept. They are read
+///   again from the log when the lane has room: see
 ///   [`deferred`](keylane::IntakeSettings::deferred). So a slow key does not stop the others.
-/// - Records that the log does not have any more, because of compaction, or as marks and aborted
-///   records of transactions, hold up nothing.
-/// - A topic that is deleted and made anew under its name begins at its first record, and the source is
-///   opened again for that. Brokers tell the two topics apart from Kafka 3.1 on.
-/// - A partition of which something was given back, without the end of the source, is read again from
-///   its frontier.
+/// - Offsets without a record hold up nothing: compacted records, markers of transactions and
+///   aborted records.
+/// - A topic that is deleted and created again under its name begins at its first record, and the
+///   source is opened again for that. Brokers tell the two topics apart from Kafka 3.1 on.
+/// - If a record is returned while the source continues, its partition is read again from its
+///   frontier.
 ///
 /// # Examples
 ///
@@ -106,54 +107,57 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 pub struct KafkaSource<M = RawMessage> {
     config: Arc<Config>,
     assignment: Assignment<PartitionIntake<M>>,
-    /// What is ours and not read yet.
+    /// Partitions that are ours and not read yet.
     starting: Starting,
     failures: Failures,
     refused: Refused,
-    /// The partitions that begin at the end of their log: those that were there when the group began.
-    /// Found out once in the life of the source; what comes later begins at its first record.
+    /// The partitions that begin at the end of their log: those that existed when the group began.
+    /// Determined once in the life of the source; later partitions begin at their first record.
     at_end: Option<Arc<HashSet<(String, i32)>>>,
-    /// The partition that is looked at first in the next call.
+    /// The first partition of the next call.
     first: usize,
     maker: Maker<M>,
-    /// Somewhere there is something new.
+    /// Notified when there is something new.
     wake: Arc<Notify>,
-    /// Reads the partitions, as long as the source is open.
+    /// Reads the partitions while the source is open.
     prefetcher: Option<Prefetcher<M>>,
-    /// How often it had looked at all partitions when the source was well.
+    /// The rounds of the prefetcher when the source was last well.
     rounds_seen: Option<u64>,
-    /// What the group has asked for, and waits for.
+    /// The partitions that the group wants back and waits for.
     revoked: Vec<(Vec<Generation>, Release)>,
-    /// What is lost, and not told yet.
+    /// The lost generations that are not reported yet.
     lost: Vec<Generation>,
-    /// When partitions are to be read again from their frontiers, if any are.
+    /// When to read partitions again from their frontiers, if there are any.
     rewind_at: Option<Instant>,
-    /// There is one commit at a time.
+    /// The commit in progress. There is one at a time.
     committing: Option<Job<Answer>>,
-    /// When the next commit may be.
+    /// The earliest time of the next commit.
     commit_at: Instant,
     commits: Commits,
-    /// The ids of the topics, which outlive a session: a topic may be made anew between two of them.
+    /// The ids of the topics. They outlive a session: a topic may be created again between two of
+    /// them.
     topics: Arc<Mutex<TopicIds>>,
-    /// How long the metadata of a commit may be. Less than what is set, if the broker takes less.
+    /// The limit of the metadata of a commit. It is less than the setting if the broker accepts
+    /// less.
     metadata_chars: usize,
     probing: Option<Job<KafkaResult<Probed>>>,
-    /// Which partition is asked next whether its broker answers.
+    /// The next partition whose leader is asked for an answer.
     probed: usize,
     reader: Option<Reader>,
     /// Letters on their way, which are offered again.
     letters: HashMap<Position, Delivery>,
     control: Control,
     published_at: Instant,
-    /// The last so often was looked at what is paused.
+    /// The count of changes at the last look at the paused partitions.
     pauses_seen: u64,
-    /// After what belongs to it: it leaves the group when nothing has its consumer any more.
+    /// Dropped after the fields that use it: the member leaves the group when the last handle of
+    /// its consumer is dropped.
     session: Option<Session>,
 }
 
 impl KafkaSource {
-    /// Begins to build a source: where the brokers are, as `host:port`, several with commas between
-    /// them, and the group whose members share the partitions.
+    /// Begins to build a source with these brokers (each as `host:port`, several with commas
+    /// between them) and this group, whose members share the partitions.
     ///
     /// # Examples
     ///
@@ -210,7 +214,7 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// The view into it from outside, to be taken before it is consumed.
+    /// Returns a handle to watch and pause the source. Get it before the source is consumed.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
@@ -224,19 +228,19 @@ impl<M> KafkaSource<M> {
         Ok(Arc::clone(&session.consumer))
     }
 
-    /// Lets go of everything. What was handed over is not ours any more.
+    /// Releases everything. The records that were handed over are not ours any more.
     fn abandon(&mut self) -> Option<Session> {
         self.assignment.clear();
-        // What is answered about the session of before is heard by no one.
+        // Answers about the earlier session arrive nowhere.
         self.starting = Starting::new(&self.wake);
-        // They are found anew.
+        // They are detected again.
         self.failures = Failures::default();
         self.refused = Refused::default();
         self.revoked.clear();
         self.lost.clear();
         self.rewind_at = None;
         self.letters.clear();
-        // They end by themselves, and their answers are about what is gone.
+        // They end by themselves, and their answers are about partitions that are gone.
         self.committing = None;
         self.probing = None;
         self.prefetcher = None;
@@ -263,7 +267,8 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
 
     async fn open(&mut self) -> Result<(), SourceError> {
         if let Some(session) = self.abandon() {
-            // Otherwise the group has two of us for a while, and our partitions wait for one of them.
+            // Otherwise the group has two members of this process for a while, and our partitions
+            // wait for one of them.
             let _ = timeout(LEAVE_WITHIN, session.close()).await;
         }
         let (maker, wake) = (self.maker.clone(), Arc::clone(&self.wake));
@@ -280,7 +285,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
             return Err(SourceError::failed(what));
         }
         if self.config.settings.start_at == StartAt::Latest && self.at_end.is_none() {
-            // Before it joins: another member that joins with it has committed nothing by then.
+            // Before it joins: a member that joins at the same time has committed nothing by then.
             let (consumer, config) = (self.consumer()?, Arc::clone(&self.config));
             let asked = blocking(move || client::at_first_start(&consumer, config.names()));
             let at_end = asked.await?.map_err(SourceError::failed)?;
@@ -323,7 +328,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
     }
 
     async fn release(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
-        // What settled since the last confirmation.
+        // Commits the records that settled after the last confirmation.
         self.commit_all().await?;
         self.let_go(generations).await
     }

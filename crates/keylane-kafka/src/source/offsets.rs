@@ -1,4 +1,4 @@
-//! Committing what is settled, and letting partitions go.
+//! Commits settled records, and releases partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use super::{KafkaSource, blocking, job};
 use crate::client::{self, Answer, ToCommit};
 use crate::partition::{Phase, Start};
 
-/// The pause before a commit that failed is tried again.
+/// The pause before a failed commit is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Writing down what is done beyond the offsets takes no more than one part in so many of the time.
+/// Encoding the metadata takes at most one part in this many of the time.
 const ENCODING_SHARE: u32 = 10;
 
-/// How long a partition waits before it is read again from its frontier. What is given back when a
-/// source stops is not.
+/// How long a partition waits before it is read again from its frontier. Records that a stopping
+/// source returns do not wait for it.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
 
-/// What follows from the answer to a commit.
+/// The consequence of the answer to a commit.
 pub(super) enum Again {
-    /// Nothing: it was taken.
+    /// None: it was taken.
     Taken,
-    /// It may be taken later.
+    /// The broker may take it later.
     Later,
-    /// It will not be taken in this session.
+    /// The broker will not take it in this session.
     Never(KafkaError),
 }
 
 impl<M> KafkaSource<M> {
-    /// Begins a commit if it is time. Returns at once.
+    /// Begins a commit if one is due. Returns at once.
     pub(super) fn commit_if_due(&mut self) -> Result<(), SourceError> {
         if self.committing.is_some() {
             return Ok(());
@@ -67,7 +67,7 @@ impl<M> KafkaSource<M> {
         Ok(())
     }
 
-    /// Looks after the commit that is under way. Returns at once.
+    /// Looks at the commit in progress. Returns at once.
     pub(super) fn follow_commit(&mut self) -> Result<(), SourceError> {
         let Some(job) = &mut self.committing else {
             return Ok(());
@@ -83,7 +83,7 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// Takes the answer to a commit.
+    /// Processes the answer to a commit.
     pub(super) fn follow_answer(&mut self, answer: Answer) -> Again {
         let Answer {
             said,
@@ -122,8 +122,8 @@ impl<M> KafkaSource<M> {
         again
     }
 
-    /// The broker does not take metadata of this length. Its limit is not told: half is tried next. With
-    /// nothing it takes the offsets, so that they are committed in the end.
+    /// Halves the metadata after the broker has refused this length: it does not report its limit.
+    /// Without metadata it takes the offsets, so they are committed in the end.
     fn shorten_metadata(&mut self, too_long: usize) {
         self.metadata_chars = self.metadata_chars.min(too_long / 2);
         tracing::warn!(
@@ -134,7 +134,7 @@ impl<M> KafkaSource<M> {
         );
     }
 
-    /// Commits everything that has settled, and waits until it is taken.
+    /// Commits all settled records, and waits until the broker has taken them.
     pub(super) async fn commit_all(&mut self) -> Result<(), SourceError> {
         loop {
             if self.committing.is_some() {
@@ -152,7 +152,7 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// A partition begins in a new generation, at a place in the log that the client is at.
+    /// Begins a new generation of a partition, at the position of the client in the log.
     pub(super) fn restart_partition(&mut self, slot: u32, start: Start) {
         let Some(assigned) = self.assignment.get_mut(slot) else {
             return;
@@ -166,7 +166,7 @@ impl<M> KafkaSource<M> {
             .assign(gone.topic, gone.number, start, gone.queue);
     }
 
-    /// Something was given back, and comes again only if its partition is read again.
+    /// Reads partitions with returned records again soon: only then do these come again.
     pub(super) fn rewind_soon(&mut self) {
         let soon = Instant::now() + REWIND_AFTER;
         self.rewind_at.get_or_insert(soon);
@@ -174,8 +174,8 @@ impl<M> KafkaSource<M> {
 }
 
 impl<M: Send + 'static> KafkaSource<M> {
-    /// These generations have ended here: the group gets back what it waits for, and what was to be
-    /// read again is.
+    /// Releases these generations, which have ended here: the group gets the partitions that it
+    /// waits for, and the partitions to rewind are read again.
     pub(super) async fn let_go(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
         for generation in generations {
             let Some(gone) = self.assignment.release(*generation) else {
@@ -200,18 +200,18 @@ impl<M: Send + 'static> KafkaSource<M> {
         for (waits_for, _) in &mut self.revoked {
             waits_for.retain(is_left);
         }
-        // The group goes on where nothing is left.
+        // The group goes on when none is left.
         self.revoked.retain(|(waits_for, _)| !waits_for.is_empty());
         self.publish();
         Ok(())
     }
 }
 
-/// Whether a commit that failed like this may be taken when it is said again.
+/// Whether the broker may take a commit that failed with this error when it is sent again.
 ///
-/// That the group has gone on without this member is among it: the client joins again by itself. What
-/// is not ours any more then is a loss of partitions, and no later commit has it; what is ours still
-/// is taken in the name of the new member.
+/// This includes that the group has gone on without this member: the client joins again by itself.
+/// Partitions that are not ours any more then are lost, and no later commit contains them. The
+/// commit of the other partitions is taken under the name of the new member.
 fn may_be_taken_later(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     !matches!(

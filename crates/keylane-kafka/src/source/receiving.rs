@@ -1,4 +1,4 @@
-//! Waiting for records and for what the group says.
+//! Waits for records and for news of the group.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,41 +18,41 @@ use crate::client::{Answer, Consumer, Known, NO_LEADER, News, Prefetcher};
 use crate::control::PartitionStatus;
 use crate::partition::Start;
 
-/// Most records that one call hands over: what the group says is heard in between.
+/// Most records that one call hands over, so that news of the group are heard in between.
 const AT_ONCE: usize = 2_048;
 
-/// Fewest that one partition is asked for, however many there are.
+/// Fewest records that one partition is asked for, with any number of partitions.
 const FEWEST_OF_ONE: usize = 64;
 
-/// How long the brokers are given to show that one of them answers.
+/// How long the brokers have until one of them answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long the leader of a partition is given.
+/// How long the leader of a partition has to answer.
 const LEADER_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// When it is asked again after it did not.
+/// The pause before a silent leader is asked again.
 const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// How often the status of the partitions is written down.
+/// The interval at which the status of the partitions is published.
 const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
-/// What ends a wait.
+/// The end of a wait.
 enum Waited {
-    /// Records, or news.
+    /// There are records or news.
     Woken,
     Committed(Answer),
-    /// Which topics may not be read.
+    /// The topics that may not be read.
     Refused(KafkaResult<Vec<Refusal>>),
     /// The brokers have answered, or have not.
     Probed(KafkaResult<Probed>),
     Time,
 }
 
-/// What came out when the brokers were asked whether they answer.
+/// The result of asking the brokers for an answer.
 pub(super) enum Probed {
-    /// They do, and so does the leader of this partition.
+    /// They answer, and so does the leader of this partition.
     Well(Option<String>),
-    /// One does, and not the leader of this partition.
+    /// A broker answers, but not the leader of this partition. The second text is the reason.
     Silent(String, String),
 }
 
@@ -63,7 +63,7 @@ impl<M> KafkaSource<M> {
     ) -> Result<Received<Position>, SourceError> {
         let called_at = Instant::now();
         let until = into.until();
-        // So that the answer is there in time.
+        // So that the answer arrives in time.
         let mut probe_at = called_at + until.saturating_duration_since(called_at) / 2;
         loop {
             if let Some(received) = self.follow_news().await? {
@@ -104,7 +104,7 @@ impl<M> KafkaSource<M> {
                     );
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
-                // The source is well, and one of its partitions is not.
+                // The source is well, but one of its partitions is not.
                 Waited::Probed(Ok(Probed::Silent(name, why))) => {
                     self.failures.fail(&name, Trouble::Silent, why);
                     self.failures.tell(into);
@@ -120,7 +120,8 @@ impl<M> KafkaSource<M> {
                     }
                     return Ok(Received::Idle);
                 }
-                // It is asked again. Until it answers, the source does not say that it is well.
+                // They are asked again. Until they answer, the source does not report that it is
+                // well.
                 Waited::Probed(Err(error)) => {
                     tracing::warn!(target: "keylane", %error, "a broker does not answer");
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
@@ -129,7 +130,7 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// Hears what the session has to say.
+    /// Processes the news of the session.
     async fn follow_news(&mut self) -> Result<Option<Received<Position>>, SourceError> {
         loop {
             if !self.lost.is_empty() {
@@ -151,7 +152,7 @@ impl<M> KafkaSource<M> {
                 News::Revoked(places, release) => {
                     self.leave(&places);
                     let generations = self.assignment.revoke(&places);
-                    // Dropped if none of them is here.
+                    // The release is dropped if none of them is here.
                     if !generations.is_empty() {
                         self.revoked.push((generations.clone(), release));
                         return Ok(Some(Received::Revoked(generations)));
@@ -169,7 +170,7 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// These are to go, or gone: nothing fails of them any more.
+    /// Forgets the failures of these partitions, which leave or are gone.
     fn leave(&mut self, places: &[(String, i32)]) {
         self.starting.forget(places);
         for (topic, number) in places {
@@ -191,7 +192,7 @@ impl<M> KafkaSource<M> {
         self.publish();
     }
 
-    /// Hands over what there is, as far as there is room. Whether anything has happened.
+    /// Hands over the ready records as far as there is room. Returns whether anything has happened.
     fn take(&mut self, into: &mut Deliveries<M, Position>) -> Result<bool, SourceError> {
         let slots = self.assignment.slots();
         let mut left = into.room().min(AT_ONCE);
@@ -247,8 +248,8 @@ impl<M> KafkaSource<M> {
         Ok(has_looked)
     }
 
-    /// The log of a partition was cut off below what was read of it, or is another log. What is here
-    /// of the old one is over.
+    /// Begins again in a partition whose log was cut off below the position of the source, or is
+    /// another log. The records of the old log are over.
     fn begin_anew(&mut self, slot: u32, at: u64) {
         let Some(assigned) = self.assignment.get_mut(slot) else {
             return;
@@ -294,8 +295,8 @@ impl<M> KafkaSource<M> {
         }
     }
 
-    /// Asks the brokers for something, and the leader of a partition, another one each time. A broker
-    /// that holds a connection open and says nothing is not found otherwise.
+    /// Sends a request to the brokers, and one to the leader of a partition, another one each time.
+    /// Without it a broker that keeps a connection open and never answers is not detected.
     fn probe(&mut self) -> Result<Job<KafkaResult<Probed>>, SourceError> {
         let consumer = self.consumer()?;
         let count = self.assignment.iter().count().max(1);
@@ -396,7 +397,7 @@ fn probe(consumer: &Consumer, place: Option<(Arc<str>, i32)>) -> KafkaResult<Pro
     }
 }
 
-/// Waits for what runs in another thread. It is gone afterwards.
+/// Waits for a job in another thread, and removes it.
 pub(super) async fn finished<T>(job: &mut Option<Job<T>>) -> Result<T, SourceError> {
     let Some(handle) = job else {
         return std::future::pending().await;

@@ -12,20 +12,20 @@ use super::failures::Trouble;
 use super::{Job, KafkaSource, job};
 use crate::client::Consumer;
 
-/// What the question about one topic is given.
+/// The timeout of the request about one topic.
 const ASKED_FOR: Duration = Duration::from_secs(3);
 
-/// When it is asked again while there are some.
+/// The pause before the next request while there are refused topics.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A topic, and whether it may be read.
+/// A topic, and the error if it may not be read.
 pub(super) type Refusal = (String, Option<KafkaError>);
 
-/// Which of the named topics may not be read. Those that a pattern finds can be read.
+/// The named topics that may not be read. Topics that a pattern finds can be read.
 #[derive(Default)]
 pub(super) struct Refused {
     topics: BTreeSet<String>,
-    /// When the brokers are asked.
+    /// When to ask the brokers next.
     pub(super) at: Option<Instant>,
     pub(super) asked: Option<Job<KafkaResult<Vec<Refusal>>>>,
 }
@@ -47,7 +47,7 @@ impl<M> KafkaSource<M> {
         Ok(())
     }
 
-    /// A source of which nothing may be read has failed as a whole.
+    /// Processes the answer. A source that may read none of its topics fails as a whole.
     pub(super) fn follow_refused(
         &mut self,
         found: KafkaResult<Vec<Refusal>>,

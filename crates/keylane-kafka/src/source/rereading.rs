@@ -1,4 +1,4 @@
-//! Reading records again that were deferred.
+//! Reads deferred records again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -62,7 +62,8 @@ impl<M: Send + 'static> KafkaSource<M> {
 }
 
 impl<M> KafkaSource<M> {
-    /// To be put back. If a call is dropped meanwhile, the next one makes another.
+    /// Takes the reader, to be put back. If a call is dropped meanwhile, the next one makes
+    /// another.
     pub(super) fn take_reader(&mut self) -> Result<Reader, SourceError> {
         match self.reader.take() {
             Some(reader) => Ok(reader),

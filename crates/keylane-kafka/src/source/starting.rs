@@ -1,4 +1,4 @@
-//! Partitions that the group has given, and of which is not known yet where they begin.
+//! Partitions that the group has assigned, and whose start is not known yet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::control::Overtaken;
 use crate::partition::Start;
 use crate::start::Begin;
 
-/// When it is asked again of a partition whose start is not known.
+/// The pause before the start of a partition is asked for again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Those that are not read yet. What one of them waits for does not hold up the others.
+/// The partitions that are not read yet. A partition that waits does not hold up the others.
 pub(super) struct Starting {
     all: Vec<Waiting>,
     answers: Answers,
@@ -30,11 +30,11 @@ struct Waiting {
     topic: Arc<str>,
     number: i32,
     overtaken: Option<Overtaken>,
-    /// When it is to be asked again. `None`: it is asked now.
+    /// When to ask again. `None`: a request is in progress.
     again: Option<(Instant, Found)>,
 }
 
-/// What is seen of one of them.
+/// The public state of one of them.
 pub(super) struct Seen<'a> {
     pub(super) topic: &'a str,
     pub(super) number: i32,
@@ -54,7 +54,7 @@ impl Starting {
         }
     }
 
-    /// The group has these back, or has taken them.
+    /// Forgets these partitions, which the group has taken or got back.
     pub(super) fn forget(&mut self, places: &[(String, i32)]) {
         let is_it = |one: &Waiting, (topic, number): &(String, i32)| {
             **topic == *one.topic && *number == one.number
@@ -71,13 +71,13 @@ impl Starting {
         })
     }
 
-    /// When one of them is to be asked again.
+    /// When the next of them is to be asked for again.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let times = self.all.iter().filter_map(|one| one.again.as_ref());
         times.map(|(at, _)| *at).min()
     }
 
-    /// Those that are to be asked again now.
+    /// Takes the partitions that are to be asked for again now.
     fn due(&mut self, now: Instant) -> Vec<Found> {
         let is_due = |again: &mut (Instant, Found)| again.0 <= now;
         let due = self.all.iter_mut();
@@ -85,7 +85,7 @@ impl Starting {
         due.map(|(_, found)| found).collect()
     }
 
-    /// The one that an answer is about. `None`: it went meanwhile.
+    /// Returns the partition that an answer is about. `None`: it has left meanwhile.
     fn place_of(&self, found: &Found) -> Option<usize> {
         if !found.ownership.lasts() {
             return None;
@@ -96,11 +96,11 @@ impl Starting {
 }
 
 impl<M> KafkaSource<M> {
-    /// The group has given these.
+    /// Begins with the partitions that the group has assigned.
     pub(super) fn begin(&mut self, found: Vec<Found>) -> Result<(), SourceError> {
         let place = |one: &Found| (one.topic.to_string(), one.number);
         let places: Vec<_> = found.iter().map(place).collect();
-        // One of the same name that is still here was lost without a word.
+        // A partition of the same name that is still here was lost without notice.
         self.starting.forget(&places);
         self.lost.extend(self.assignment.lose(&places));
         let waiting = found.iter().map(|one| Waiting {
@@ -127,8 +127,7 @@ impl<M> KafkaSource<M> {
         asked.map_err(SourceError::failed)
     }
 
-    /// Begins to read the partitions of which is known by now where they begin, and asks again of
-    /// others.
+    /// Begins to read the partitions whose start is known by now, and asks again for others.
     pub(super) fn follow_starts(&mut self) -> Result<(), SourceError> {
         while let Ok(Answered { found, begin }) = self.starting.answered.try_recv() {
             let Some(place) = self.starting.place_of(&found) else {

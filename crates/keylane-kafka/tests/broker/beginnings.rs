@@ -1,5 +1,5 @@
-//! Where partitions begin: those of a group that begins, those that come later, and those whose log
-//! begins behind what was committed.
+//! Where partitions begin: those of a new group, those that come later, and those whose log begins
+//! behind the committed offset.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn latest(stage: &Stage) -> Builder {
     stage.topic.builder().start_at(StartAt::Latest)
 }
 
-/// All that was published is handled, but for so many.
+/// All published records are handled, except this many.
 async fn all_but(stage: &Stage, left_out: u64, published: &[u64]) {
     stage.handled(published.len()).await;
     stage.nothing_left().await;
@@ -33,7 +33,8 @@ async fn all_but(stage: &Stage, left_out: u64, published: &[u64]) {
     assert_eq!(ids, published);
 }
 
-/// The client looks for them every ten seconds: what is written until then is not left out.
+/// The client looks for new partitions every ten seconds: records from before that are not left
+/// out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partitions_that_are_added_begin_at_their_start_with_latest_as_well() {
     let mut stage = Stage::new(1).await;
@@ -78,7 +79,7 @@ async fn what_comes_while_a_group_is_away_begins_at_its_start_with_latest_as_wel
     for partition in 0..3 {
         ids.extend(stage.publish_to(Some(partition), 0..20).await);
     }
-    // A topic that is there when the group comes back with it.
+    // A topic that exists when the group comes back with it.
     let other = stage.topic.beside("-more", &[]).await;
     other
         .produce((200..210).map(|id| message(id, id)).collect())
@@ -90,8 +91,8 @@ async fn what_comes_while_a_group_is_away_begins_at_its_start_with_latest_as_wel
     member.stop().await;
 }
 
-/// The log of the group's partition begins behind what it has committed. Another partition is as it
-/// was.
+/// The log of the group's partition begins behind the committed offset. Another partition is
+/// intact.
 async fn overtaken(policy: OnOvertaken) -> Stage {
     let stage = Stage::new(2).await;
     stage.publish_to(Some(0), [1; 110]).await;
@@ -132,7 +133,7 @@ async fn overtaken(policy: OnOvertaken) -> Stage {
     stage
 }
 
-/// Whatever `start_at` says.
+/// This holds for each `start_at`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_that_retention_has_overtaken_goes_on_at_the_start_of_its_log() {
     let stage = overtaken(OnOvertaken::Earliest).await;
@@ -156,7 +157,7 @@ async fn a_partition_that_retention_has_overtaken_may_halt_and_holds_up_no_other
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_that_has_halted_goes_on_at_the_offset_that_is_set() {
     let stage = overtaken(OnOvertaken::Halt).await;
-    // The broker takes an offset of no member while the group has none.
+    // The broker takes an offset from outside only while the group has no member.
     until("the group is empty", async || {
         tokio::time::sleep(Duration::from_millis(50)).await;
         stage.topic.members().await.is_empty()

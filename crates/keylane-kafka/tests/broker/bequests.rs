@@ -1,4 +1,4 @@
-//! Partitions that go to another member while letters of them are on their way.
+//! Partitions that move to another member while letters of them are on their way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::rebalances::{PARTITIONS, produce, rebalances, settled, takes};
 use crate::stage::{Member, Stage, id_of, place_of, until};
 use crate::support::Topic;
 
-/// How often a handler is tried.
+/// The attempts of a handler.
 const ATTEMPTS: u32 = 5;
 
 /// A member that leaves its letters in this topic.
@@ -27,7 +27,7 @@ fn member(stage: &Stage, letters: &Topic, script: Script) -> Member {
     Member::new(source, control, consumer)
 }
 
-/// How many letters there are of each record.
+/// Returns the number of letters of each record.
 async fn kept(letters: &Topic) -> BTreeMap<Id, u64> {
     let mut kept = BTreeMap::new();
     for letter in letters.records().await {
@@ -36,7 +36,7 @@ async fn kept(letters: &Topic) -> BTreeMap<Id, u64> {
     kept
 }
 
-/// The places that are committed as done.
+/// Returns the places that are committed as done.
 async fn committed(stage: &Stage) -> BTreeSet<(i32, u64)> {
     let committed = stage.topic.committed().await;
     let places = (0..).zip(committed).flat_map(|(number, (at, text))| {
@@ -48,10 +48,10 @@ async fn committed(stage: &Stage) -> BTreeSet<(i32, u64)> {
     places.collect()
 }
 
-/// How many records each of two partitions has.
+/// The number of records of each of two partitions.
 const EACH: u64 = 20;
 
-/// The first record of each partition: it waits, and holds the frontier there.
+/// Whether this is the first record of its partition: it waits, and holds the frontier there.
 fn waits(id: Id) -> bool {
     id % EACH == 1
 }
@@ -66,7 +66,7 @@ fn ids_of(partition: i32) -> impl Iterator<Item = Id> {
     first + 1..=first + EACH
 }
 
-/// Waits until all that fail of these have failed so often in full.
+/// Waits until all failing records of these have failed this often in full.
 async fn given_up(stage: &Stage, ids: impl Iterator<Item = Id>, times: usize) {
     let ids = Vec::from_iter(ids.filter(|id| fails(*id)));
     until("their attempts are over", async || {
@@ -85,7 +85,7 @@ async fn given_up(stage: &Stage, ids: impl Iterator<Item = Id>, times: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn letters_on_their_way_are_written_though_their_partition_goes() {
     let stage = Stage::new(2).await;
-    // It is not there yet, so letters are on their way until it is.
+    // It does not exist yet, so letters are on their way until it does.
     let mut letters = stage.topic.clone();
     letters.name += ".dead";
     for partition in 0..2 {
@@ -116,7 +116,7 @@ async fn letters_on_their_way_are_written_though_their_partition_goes() {
     })
     .await;
 
-    // One of the partitions goes, and what is on its way with it.
+    // One of the partitions moves, with its letters on their way.
     let second = join();
     until("each has one", async || {
         let has = |member: &Member| member.control.partitions().len();
@@ -147,7 +147,7 @@ async fn letters_on_their_way_are_written_though_their_partition_goes() {
         assert!(kept_of[&id] <= most, "{kept_of:?}");
     }
 
-    // Both partitions go to another one, which does only what is not done.
+    // Both partitions move to another member, which handles only the records that are not done.
     let started = stage.history.started().len();
     let mut reports = vec![second.stop().await, first.stop().await];
     let third = join();
@@ -168,12 +168,12 @@ async fn letters_on_their_way_are_written_though_their_partition_goes() {
     assert_eq!(stage.done().len(), 30);
 }
 
-/// One in seven fails each time.
+/// One record in seven fails each time.
 fn is_hopeless(id: Id) -> bool {
     id.is_multiple_of(7)
 }
 
-/// Looks at what is committed until it is told to end. Returns how many attempts had begun at least
+/// Watches the committed places until it is stopped. Returns at least how many attempts had begun
 /// when each record was first seen to be committed.
 async fn watch(stage: Stage, ends: Arc<AtomicBool>) -> BTreeMap<(i32, u64), usize> {
     let mut seen = BTreeMap::new();
@@ -195,7 +195,7 @@ async fn letters_are_kept_while_members_come_and_go() {
     let join = || {
         let script = stage.script().choose(|cue| match is_hopeless(cue.id) {
             true => Act::error(),
-            // Of these keys some wait, and hold the frontier, while others pass.
+            // Some records of these keys wait, and hold the frontier, while others pass.
             false if cue.key.is_some_and(|key| key < 8) => {
                 Act::ok().sleeps(Duration::from_millis(400))
             }

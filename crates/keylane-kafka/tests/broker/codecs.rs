@@ -1,5 +1,5 @@
-//! Every codec of the protocol, in both directions: what the broker has compressed is read, and what
-//! we compress is read by the broker.
+//! Every codec of the protocol, in both directions: the client reads batches that the broker has
+//! compressed, and the broker reads ours.
 
 use keylane::source::RawMessage;
 use keylane_kafka::Producer;
@@ -39,7 +39,7 @@ async fn send(topic: &Topic, codec: &str, records: Vec<RawMessage>) {
     }
 }
 
-/// All records are handled, each as it was.
+/// All records are handled, each with its content.
 async fn are_handled(stage: &Stage, count: u64) {
     let member = stage.member();
     stage.committed(&[count]).await;
@@ -76,7 +76,7 @@ async fn what_is_compressed_here_is_read_by_the_broker() {
     }
 }
 
-/// As producers of several programs write it.
+/// Producers of several programs write like this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_with_batches_of_all_codecs_is_read() {
     let stage = Stage::new(1).await;

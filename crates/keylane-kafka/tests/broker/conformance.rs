@@ -1,4 +1,4 @@
-//! The suite that all sources must pass.
+//! The conformance suite of sources.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,9 +35,9 @@ mod consumer {
 /// How the group shares its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
-    /// Everything is taken from everyone at each rebalance.
+    /// Each rebalance takes all partitions from all members.
     Eager,
-    /// Only what moves is taken.
+    /// A rebalance takes only partitions that move.
     Cooperative,
     /// The broker decides (KIP-848).
     New,
@@ -58,7 +58,7 @@ struct Broker(Protocol);
 struct Place {
     topic: Topic,
     protocol: Protocol,
-    /// Where the source keeps dead letters.
+    /// The topic of the dead letters.
     letters: Option<Topic>,
     /// The source goes through the proxy of its broker.
     is_proxied: bool,
@@ -90,12 +90,11 @@ impl Harness for Broker {
 
     fn faults(&self) -> Vec<Fault> {
         let mut faults = vec![Fault::Restart, Fault::Kill, Fault::Stall, Fault::Lose];
-        // A member that joins takes some of the partitions, and these may be others than those that
-        // a case is about.
+        // A member that joins takes some of the partitions, perhaps not those of the case.
         if self.0 == Protocol::Eager {
             faults.push(Fault::Revoke);
         }
-        // The client library leaves such a member no way out but its own time-outs.
+        // In this protocol the client library leaves such a member only by its own time-outs.
         if self.0 == Protocol::New {
             faults.retain(|fault| *fault != Fault::Lose);
         }

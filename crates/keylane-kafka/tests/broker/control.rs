@@ -1,4 +1,4 @@
-//! What an application sees of its partitions, and what it says to them.
+//! The application's view of its partitions, and its controls.
 
 use keylane_testkit::Gate;
 

@@ -1,5 +1,4 @@
-//! Records that were written to do harm, or are only larger and odder than others, and brokers with
-//! limits that are lower than ours.
+//! Malicious records, unusually large or odd records, and brokers with lower limits than ours.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,7 +22,7 @@ use crate::logs::transactions;
 use crate::stage::{Member, Stage, id_of, message, until, waiting};
 use crate::support::{PATIENCE, Topic, shared, show_log};
 
-/// How often a source is asked for more.
+/// Counts how often a source is asked for more.
 struct Counted {
     source: KafkaSource,
     calls: Arc<AtomicU64>,
@@ -96,14 +95,14 @@ fn crc(bytes: &[u8]) -> u32 {
         .fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
-/// A length of less than 64, as records have it.
+/// A length of less than 64, as records encode it.
 fn short(length: usize) -> u8 {
     assert!(length < 64, "a short text");
     (length as u8) << 1
 }
 
-/// Writes a record with one header, whose name may be any bytes. No client that we have does it.
-/// (Kafka protocol, `Produce`, version 3.)
+/// Writes a record with one header, whose name may be any bytes. No client here can do it. (Kafka
+/// protocol, `Produce`, version 3.)
 fn produce_with_header(topic: &Topic, key: &[u8], value: &[u8], name: &[u8]) {
     let mut record = vec![0, 0, 0];
     for text in [key, value] {
@@ -139,7 +138,7 @@ fn produce_with_header(topic: &Topic, key: &[u8], value: &[u8], name: &[u8]) {
         [&length.to_be_bytes()[..], text.as_bytes()].concat()
     };
     let request = [
-        // What it is, its version, and its number.
+        // The request type, its version, and its number.
         &[0, 0, 0, 3, 0, 0, 0, 1][..],
         &text("test"),
         // No transaction, all replicas, ten seconds.
@@ -163,7 +162,7 @@ fn produce_with_header(topic: &Topic, key: &[u8], value: &[u8], name: &[u8]) {
     let length = u32::from_be_bytes(answer[..4].try_into().unwrap());
     answer = vec![0; length as usize];
     broker.read_exact(&mut answer).expect("an answer");
-    // Behind the number, how many topics, the name, how many partitions, and which.
+    // Behind the number, the count of topics, the name, the count of partitions, and the partition.
     let at = 4 + 4 + 2 + topic.name.len() + 4 + 4;
     assert_eq!(answer[at..at + 2], [0, 0], "the broker refuses: {answer:?}");
 }
@@ -185,7 +184,7 @@ async fn a_header_whose_name_is_no_text_stops_nothing() {
     assert_eq!(headers[2], kept("a"));
 }
 
-/// By itself the client writes nothing above a million bytes, and a broker takes a little more.
+/// The client's default limit is a million bytes, and a broker's is a little more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_letter_may_be_as_large_as_its_topic_takes() {
     let stage = Stage::new(1).await;
@@ -206,7 +205,7 @@ async fn a_letter_may_be_as_large_as_its_topic_takes() {
     assert_eq!((kept.len(), kept[0].payload.len()), (1, 2_000_000));
 }
 
-/// The log of the letters ends with a mark, which is no record.
+/// The log of the letters ends with a marker, which is no record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redrive_of_letters_that_were_written_in_a_transaction_ends() {
     let stage = Stage::new(1).await;
@@ -245,7 +244,7 @@ async fn a_broker_that_takes_less_metadata_is_given_less() {
     assert_eq!(stage.offsets(0), once);
 }
 
-/// Writes a part of a batch first, as if its time had run out while it was on its way.
+/// Writes a part of a batch first, as if the batch had timed out on its way.
 struct Interrupted(SpoolTopic);
 
 #[async_trait]
@@ -288,7 +287,7 @@ async fn nothing_of_a_batch_passes_what_an_earlier_call_could_not_write() {
     assert_eq!(written, ["0", "1", "2"]);
 }
 
-/// One record that the broker refuses ends the client of all.
+/// One record that the broker refuses ends the client of all senders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_many_senders_hears_what_became_of_its_record() {
     const SENDERS: u64 = 60;

@@ -1,4 +1,4 @@
-//! Keys that have more than there is room for.
+//! Keys with more records than there is room for.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::stage::{Member, Stage, id_of, until, waiting};
 
-/// Half of the records are of a key that stands still, and there are many times as many of them as the
-/// source may hold.
+/// Half of the records belong to a key that stands still: many times as many as the source may
+/// hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_stands_still_does_not_stop_the_others() {
     const EACH: u64 = 3_000;
@@ -37,13 +37,13 @@ async fn a_key_that_stands_still_does_not_stop_the_others() {
     verdict.assert_judged(&[Rule::NoLoss, Rule::Order, Rule::Exclusion]);
 }
 
-/// Elsewhere a key that fails counts as load, until the source is paused for ever.
+/// In other systems a failing key counts as load until the source is paused for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_never_ends_does_not_stop_the_intake() {
     let stage = Stage::new(1).await;
     let failing = stage.script().key(0, Act::error());
     let member = stage.member_with(failing);
-    // Far more of it than there is room for.
+    // Far more records of the key than there is room for.
     stage.publish((0..10_000).map(|_| 0)).await;
     let last = stage.publish(1..=100).await;
     stage.handled(100).await;

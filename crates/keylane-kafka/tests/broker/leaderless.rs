@@ -1,4 +1,4 @@
-//! A partition whose only node is away: the others go on, and it does when the node is there again.
+//! A partition whose only node is down: the others go on, and it continues when the node is back.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use testkit_servers::Kafka;
 use crate::stage::{Member, Stage, until};
 use crate::support::{Topic, show_log};
 
-/// The node that goes away.
+/// The node that goes down.
 const GONE: i32 = 2;
 
 /// A topic with a partition on each of these nodes, and no other copy of them.
@@ -40,14 +40,14 @@ async fn topic_on(kafka: &Arc<Kafka>, nodes: &[i32]) -> Stage {
     stage
 }
 
-/// So many records of each partition.
+/// Publishes this many records to each partition.
 async fn publish(stage: &Stage, of_each: u64) {
     for partition in 0..stage.topic.partitions {
         stage.publish_to(Some(partition), 0..of_each).await;
     }
 }
 
-/// This partition has failed, in all places where that is seen, and nothing else has.
+/// Checks that this partition has failed everywhere that shows it, and no other one.
 async fn has_failed(member: &Member, topic: &str, partition: i32) {
     let name = format!("{topic}/{partition}");
     until(&format!("{name} has failed"), async || {
@@ -92,7 +92,7 @@ async fn a_partition_without_a_leader_holds_up_no_other() {
     for stage in [&new, &more, &busy, &letters] {
         publish(stage, 40).await;
     }
-    // A group that is there before, and one that has all of its partitions when the node goes.
+    // One group exists before, and one has all of its partitions when the node goes down.
     let before = old.member();
     publish(&old, 20).await;
     old.committed(&[20, 20]).await;
@@ -132,7 +132,7 @@ async fn a_partition_without_a_leader_holds_up_no_other() {
     busy.publish_to(Some(1), 0..20).await;
     new.committed(&[40, 40, 40]).await;
     busy.committed(&[60, 60]).await;
-    // What its own partitions and those of the other topic had.
+    // The records of its own partitions and of those of the other topic.
     old.handled(40 + 40 + 40).await;
     for (stage, member) in left {
         nothing_fails(member).await;

@@ -1,4 +1,4 @@
-//! Dead letters in a topic, and back.
+//! Dead letters in a topic, and their way back.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use crate::stage::{Stage, id_of, message, until};
 use crate::support::{PATIENCE, Topic};
 
-/// What a handler did, one after the other.
+/// The messages that a handler has handled, in this order.
 type Done = Arc<std::sync::Mutex<Vec<RawMessage>>>;
 
-/// Fails at everything while it is told to, twice, and gives it up to the source.
+/// Fails twice at each message while `fails` is set, and then leaves it to the source.
 fn consume(stage: &Stage, source: KafkaSource, fails: &Arc<AtomicBool>, done: &Done) -> Intake {
     let _ = stage;
     let (fails, done) = (Arc::clone(fails), Arc::clone(done));
@@ -127,7 +127,7 @@ async fn letters_go_back_in_the_order_of_their_keys_and_once() {
             "{of_key:?}"
         );
     }
-    // What made them letters is gone.
+    // The headers of the letters are gone.
     assert!(done.iter().all(|raw| raw.headers.is_empty()));
 }
 
@@ -161,8 +161,7 @@ async fn a_letter_waits_for_its_topic_and_the_others_go_on() {
     assert!(kept.contains(&1), "{kept:?}");
 }
 
-/// Otherwise a letter that fails would be a letter again, for ever.
-/// The driver of the source, and so all other keys, would wait for each of them.
+/// Otherwise the driver of the source, and so all other keys, would wait for each late letter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_letter_that_is_late_is_waited_for_once_and_not_again() {
     let stage = Stage::new(1).await;
@@ -190,6 +189,7 @@ async fn a_letter_that_is_late_is_waited_for_once_and_not_again() {
     source.close().await.unwrap();
 }
 
+/// A letter that fails would become a letter again, for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pattern_does_not_take_the_letters() {
     let stage = Stage::new(1).await;
@@ -204,7 +204,7 @@ async fn a_pattern_does_not_take_the_letters() {
     let intake = consume(&stage, source, &fails, &Done::default());
     stage.publish(0..10).await;
     stage.committed(&[10]).await;
-    // It is seen as late as this one.
+    // The topic of the letters would be found no later than this one.
     let other = stage.topic.beside(".other", &[]).await;
     other.produce(vec![message(1, 1)]).await;
     until("the other topic is read", async || {

@@ -1,5 +1,5 @@
-//! What a log does to its readers: gaps, marks of transactions, records that are cut off, topics that
-//! come, go and grow, and records without a key, a payload or a meaning.
+//! The effects of a log on its readers: gaps, markers of transactions, truncated logs, topics that
+//! appear, disappear and grow, and records without a key, a payload or a valid format.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use testkit_servers::Kafka;
 use crate::stage::{Member, Stage, id_of, message, until, waiting};
 use crate::support::{PATIENCE, Topic, shared, show_log};
 
-/// The offsets that the log of partition 0 has.
+/// Returns the offsets in the log of partition 0.
 async fn offsets_there(topic: &Topic) -> BTreeSet<u64> {
     let (topic, consumer) = (topic.clone(), topic.consumer());
     let read = move || {
@@ -75,7 +75,7 @@ async fn the_frontier_passes_the_gaps_of_a_compacted_log() {
     ];
     let stage = Stage::of(Topic::with(shared().await, 1, &settings).await);
     stage.publish((0..100).map(|n| n % 5)).await;
-    // A segment that is written to is not compacted: a later record begins the next one.
+    // The active segment is not compacted: a later record begins the next one.
     let mut last = 99;
     until("the log has gaps", async || {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -92,7 +92,7 @@ async fn the_frontier_passes_the_gaps_of_a_compacted_log() {
     member.stop().await;
 }
 
-/// Writes these keys in one transaction for each inner list, and whether it is committed.
+/// Writes these keys in one transaction for each inner list, with whether it is committed.
 pub(crate) async fn transactions(topic: &Topic, all: Vec<(Vec<(u64, u64)>, bool)>) {
     let mut client = topic.client();
     client.set("transactional.id", &topic.name);
@@ -129,13 +129,13 @@ async fn aborted_records_are_not_handled_and_hold_up_nothing() {
         let records = (0..5).map(|i| (i, 5 * n + i)).collect();
         (records, n % 2 == 0)
     });
-    // The last one is aborted: the log ends with nothing to hand over.
+    // The last one is aborted: the log ends without a record to hand over.
     transactions(&stage.topic, all.collect()).await;
     stage.handled(50).await;
-    // A mark behind the last record is passed with the next record.
+    // A marker behind the last record is passed with the next record.
     transactions(&stage.topic, vec![(vec![(1, 1_000)], true)]).await;
     stage.handled(51).await;
-    // Five records and a mark for each transaction.
+    // Five records and a marker for each transaction.
     stage.committed(&[20 * 6 + 1]).await;
     member.stop().await;
     let ids: Vec<_> = stage.done().iter().filter_map(id_of).collect();
@@ -164,7 +164,7 @@ async fn a_log_that_was_cut_off_while_stopped_goes_on_at_its_new_start() {
 async fn a_log_that_is_cut_off_while_consumed_holds_up_nothing() {
     let stage = Stage::new(1).await;
     let gate = Gate::new();
-    // More than the lane has room for: the rest is read again, and is not there any more.
+    // More than the lane has room for: the rest is read again, and is gone by then.
     stage.publish([1; 400]).await;
     let member = stage.member_with(waiting(&stage, &gate, |id| id <= 400));
     until("all are held", async || {
@@ -185,13 +185,13 @@ async fn a_topic_that_is_made_anew_is_handled_from_its_start() {
     made_anew(5, "500").await;
 }
 
-/// Where the old log ended there is a record again.
+/// The new log has a record where the old one ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_and_longer_is_handled_from_its_start() {
     made_anew(30, "500").await;
 }
 
-/// Between two looks at the topics: the client never sees that it was gone.
+/// It happens between two metadata requests: the client never sees that the topic was gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_unseen_is_handled_from_its_start() {
     made_anew(5, "300000").await;
@@ -202,13 +202,13 @@ async fn a_topic_that_is_made_anew_unseen_and_longer_is_handled_from_its_start()
     made_anew(30, "300000").await;
 }
 
-/// With the topic go the offsets that the group had committed.
+/// The committed offsets of the group are deleted with the topic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_while_stopped_is_handled_from_its_start() {
     let stage = Stage::new(1).await;
     let gate = Gate::new();
     stage.publish([1, 2, 2, 2, 2, 2, 2, 2, 2, 2]).await;
-    // The first record stays open: what is done beyond it is in the metadata of the commit.
+    // The first record stays open: the metadata of the commit contains the done records beyond it.
     let member = stage.member_with(waiting(&stage, &gate, |id| id == 1));
     until("what is done is committed", async || {
         !stage.topic.committed().await[0].1.is_empty() && stage.done().len() == 9
@@ -223,7 +223,7 @@ async fn a_topic_that_is_made_anew_while_stopped_is_handled_from_its_start() {
     member.stop().await;
 }
 
-/// What was handed over of the old topic settles when the new one is there: it says nothing of it.
+/// Records of the old topic settle when the new one exists: they do not count for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_settles_of_an_old_topic_leaves_out_nothing_of_the_new_one() {
     let stage = Stage::new(1).await;
@@ -247,10 +247,10 @@ async fn are_done(stage: &Stage, ids: &[u64]) {
     .await;
 }
 
-/// Deletes the topic, and makes another one of its name.
+/// Deletes the topic, and creates another one with its name.
 async fn make_anew(stage: &Stage) {
     delete_topic(&stage.topic).await;
-    // It is deleted in the background, and its name is taken until then.
+    // It is deleted in the background, and keeps its name until then.
     until("the topic is gone", async || {
         let consumer = stage.topic.consumer();
         let all = consumer.fetch_metadata(None, PATIENCE).expect("topics");
@@ -276,8 +276,8 @@ async fn made_anew(records: usize, refresh_ms: &str) {
     member.stop().await;
 }
 
-/// The client goes on where it was, in a log that is long enough for that. With `Latest` as well: the
-/// group begins with the topic of before.
+/// The client goes on at its position, in a log that is long enough for that. The same holds with
+/// `Latest`: the group begins with the old topic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_start() {
     show_log();
@@ -287,7 +287,7 @@ async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_
         let join = || {
             let builder = stage.topic.builder_at(kafka.proxied());
             let builder = builder.start_at(StartAt::Latest);
-            // It stays in its group, or is taken out of it.
+            // It stays in its group, or is removed from it.
             let session_ms = if is_committed { "3000" } else { "45000" };
             let builder = builder.property("session.timeout.ms", session_ms);
             stage.member_of(builder, stage.script())
@@ -324,8 +324,8 @@ async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_
     }
 }
 
-/// The offset is of another log. The client goes to the first record, again when it is told once more
-/// where the partition begins.
+/// The offset belongs to another log. The client goes to the first record, and does so again when
+/// it is told a second time where the partition begins.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_ends_below_what_is_committed_is_handled_from_its_start() {
     let stage = Stage::new(1).await;
@@ -337,7 +337,7 @@ async fn a_log_that_ends_below_what_is_committed_is_handled_from_its_start() {
     member.stop().await;
 }
 
-/// What settles of it cannot be committed any more, which is no failure of the source.
+/// Its late settlements cannot be committed, which is no failure of the source.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_goes_with_work_in_flight_holds_up_no_other() {
     show_log();
@@ -428,7 +428,7 @@ async fn tombstones_headers_and_empty_payloads_come_as_they_are() {
     }
 }
 
-/// Absent keys have crashed consumers elsewhere.
+/// Missing keys have crashed consumers of other systems.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_without_a_key_have_no_order_or_that_of_their_partition() {
     for keyless in [Keyless::Unordered, Keyless::ByPartition] {
@@ -463,7 +463,7 @@ async fn records_without_a_key_have_no_order_or_that_of_their_partition() {
     }
 }
 
-/// Parallel Consumer has a lane for each partition and key, so that one key of two topics runs twice.
+/// Parallel Consumer has a lane for each partition and key, so one key of two topics runs twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_key_of_two_topics_never_overlaps() {
     let stage = Stage::new(1).await;
@@ -489,7 +489,7 @@ async fn the_same_key_of_two_topics_never_overlaps() {
     assert!(overlaps.is_empty(), "{overlaps:?}");
 }
 
-/// A key is its bytes, and not where they are in memory; and it need not be text.
+/// A key is equal by its bytes, wherever they are in memory; it need not be text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_equal_if_their_bytes_are() {
     let stage = Stage::new(1).await;
@@ -524,7 +524,7 @@ async fn a_start_at_the_end_of_the_log_is_remembered() {
     let member = stage.member_of(latest(), stage.script());
     stage.committed(&[5]).await;
     member.stop().await;
-    // The group has no member now.
+    // The group has no member at this time.
     stage.publish([1; 5]).await;
     let member = stage.member_of(latest(), stage.script());
     stage.committed(&[10]).await;
@@ -593,7 +593,7 @@ pub(crate) async fn commit(topic: &Topic, at: u64, text: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metadata_of_others_and_damaged_one_is_ignored_and_nothing_is_left_out() {
-    // Of another program, of an unknown encoding, cut off, with a frame that is none.
+    // Metadata of another program, of an unknown encoding, truncated, or with an invalid frame.
     for text in ["host-7", "{\"at\": 3}", "/w==", "bgAB", "Sii1L/0A", "bA=="] {
         let stage = Stage::new(1).await;
         stage.publish([1; 10]).await;

@@ -1,5 +1,5 @@
-//! Brokers that die one after the other, and connections that are cut, reset and slow, while records
-//! are produced and handled.
+//! Brokers that die one after the other, and connections that are cut, reset and slow, while
+//! records are produced and handled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,10 @@ use crate::rebalances::{PARTITIONS, judge, produce, settled, takes, watch};
 use crate::stage::{Member, Stage, waiting};
 use crate::support::{Topic, show_log};
 
-/// How often a member may have to open its source again for one fault. One that spins does so all the
-/// time.
+/// How often a member may open its source again for one fault. A member that spins exceeds it.
 const RESTARTS: u64 = 10;
 
-/// Two members handle what is produced, from these brokers, while `faults` happen.
+/// Two members handle the records of these brokers while `faults` happen.
 async fn survived(kafka: Kafka, brokers: fn(&Kafka) -> String, faults: impl AsyncFnOnce(&Stage)) {
     show_log();
     let stage = Stage::of(Topic::new(Arc::new(kafka), PARTITIONS).await);
@@ -43,11 +42,11 @@ async fn survived(kafka: Kafka, brokers: fn(&Kafka) -> String, faults: impl Asyn
         assert!(stats.restarts <= RESTARTS, "{stats:?}");
         member.stop().await;
     }
-    // A member that is silent for too long is taken out of the group.
+    // A member that is silent for too long is removed from the group.
     judge(&stage, &committed, true);
 }
 
-/// A topic of which each node has a copy.
+/// Each node has a copy of the topic.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_reordered_when_brokers_die_one_after_the_other() {
     let kafka = Kafka::cluster(3).await.expect("a cluster");
@@ -56,7 +55,7 @@ async fn nothing_is_lost_or_reordered_when_brokers_die_one_after_the_other() {
         for node in 0..3 {
             let before = stage.done().len();
             kafka.kill(node).await.expect("it is killed");
-            // The others lead its partitions.
+            // The other nodes lead its partitions.
             stage.handled(before + 200).await;
             kafka.start_again(node).await.expect("it is there again");
             stage.handled(before + 400).await;
@@ -81,7 +80,8 @@ async fn nothing_is_lost_or_reordered_when_connections_are_reset() {
     behind_proxy(async |proxy| proxy.reset(), 5).await;
 }
 
-/// Longer than the session lasts: the members are out of their group, and hear of it late.
+/// The outage is longer than the session: the members are removed from their group, and learn of it
+/// late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_reordered_when_connections_are_cut() {
     let cut = async |proxy: &Proxy| {
@@ -101,7 +101,7 @@ async fn nothing_is_lost_or_reordered_when_connections_are_slow() {
     behind_proxy(slow, 3).await;
 }
 
-/// The broker has taken the member out of its group meanwhile, and says so to what it commits then.
+/// The broker has removed the member from its group meanwhile, and answers its commits with that.
 /// The client has joined again by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coordinator_that_is_away_for_longer_than_the_session_is_a_loss_of_partitions() {
@@ -115,7 +115,7 @@ async fn a_coordinator_that_is_away_for_longer_than_the_session_is_a_loss_of_par
     stage.handled(20).await;
     let proxy = stage.topic.kafka.proxy(0);
     proxy.cut();
-    // They are to be committed while no one answers.
+    // They are to be committed while no broker answers.
     gate.open();
     stage.handled(40).await;
     sleep(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! Topics that are found by a pattern: whole names, in both protocols, and none of Kafka's own.
+//! Topics that a pattern finds: whole names, in both protocols, and none of Kafka's own.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,15 @@ use crate::support::{Topic, shared, show_log};
 
 const PROTOCOLS: [&str; 2] = ["classic", "consumer"];
 
-/// Reads no topic yet.
+/// Returns a builder without a topic.
 fn reading(topic: &Topic, protocol: &str) -> Builder {
     KafkaSource::builder(topic.kafka.bootstrap(), &topic.group)
         .property("group.protocol", protocol)
         .property("topic.metadata.refresh.interval.ms", "200")
 }
 
-/// Topics with these names behind that of the stage, each with one record, whose id is its place.
+/// Creates topics with these names behind that of the stage, each with one record, whose id is its
+/// place.
 async fn topics(stage: &Stage, ends: &[&str]) -> Vec<Topic> {
     let mut topics = Vec::new();
     for (end, id) in ends.iter().zip(1..) {
@@ -52,7 +53,7 @@ async fn a_pattern_takes_topics_that_appear_later_and_no_others() {
     }
 }
 
-/// The alternatives of one are whole names as well, and those of several patterns.
+/// Each alternative matches whole names, and so does each of several patterns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_alternative_of_a_pattern_is_a_whole_name() {
     show_log();
@@ -79,7 +80,7 @@ async fn each_alternative_of_a_pattern_is_a_whole_name() {
     }
 }
 
-/// With `.*` a group would read what it has committed itself, and commit that.
+/// With `.*` a group would read its own commits, and commit that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pattern_takes_no_topic_of_kafkas_own() {
     show_log();
@@ -107,7 +108,7 @@ async fn a_pattern_takes_no_topic_of_kafkas_own() {
         member.stop().await;
         assert_eq!(ids(&stage), [1].into(), "{protocol}");
         assert_eq!(own.committed().await[0].0, None, "{protocol}");
-        // It is read if it is named.
+        // A named topic is read.
         let builder = reading(&stage.topic, protocol).pattern(&pattern);
         let member = stage.member_of(builder.topic(&named.name), stage.script());
         stage.handled(2).await;
@@ -117,7 +118,8 @@ async fn a_pattern_takes_no_topic_of_kafkas_own() {
     }
 }
 
-/// Nor the letters of its own source, whether the client or the brokers look for the topics.
+/// A pattern does not match the letters of its own source, whether the client or the brokers search
+/// for topics.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pattern_does_not_take_the_letters_in_either_protocol() {
     for protocol in PROTOCOLS {

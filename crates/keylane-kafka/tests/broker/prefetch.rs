@@ -1,4 +1,4 @@
-//! The thread that reads ahead, while partitions come and go and functions of the user's misbehave.
+//! The thread that reads ahead, while partitions come and go and functions of the user misbehave.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -61,7 +61,7 @@ impl Order {
     }
 }
 
-/// What is read of the next assignment must not go with the last one.
+/// Records of the next assignment must not be dropped with the last one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_a_partition_goes_and_comes_while_a_message_is_made() {
     let stage = Stage::new(1).await;
@@ -91,7 +91,7 @@ async fn nothing_is_lost_when_a_partition_goes_and_comes_while_a_message_is_made
     until("the function waits", async || bar.waiting() == 1).await;
     let before = stage.topic.members().await;
     stage.topic.expel().await;
-    // It must not come again while a message of before is being made: there is nothing to wait for.
+    // It must not come again while an earlier message is being made: there is nothing to wait for.
     let comes_again = until("it has come again", async || {
         let now = stage.topic.members().await;
         !now.is_empty() && now != before
@@ -107,7 +107,7 @@ async fn nothing_is_lost_when_a_partition_goes_and_comes_while_a_message_is_made
     assert_eq!(all, (0..55).collect::<Vec<_>>());
 }
 
-/// The source has not heard of it yet.
+/// The source does not know it yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_a_partition_goes_and_comes_while_records_are_read_again() {
     let stage = Stage::new(1).await;
@@ -117,7 +117,7 @@ async fn nothing_is_lost_when_a_partition_goes_and_comes_while_records_are_read_
     let theirs = bar.clone();
     let first = AtomicBool::new(true);
     let make = move |record: &Record<'_>| {
-        // As a broker would do it that reads from a slow disk.
+        // A broker that reads from a slow disk behaves like this.
         if thread_is(JOB) && first.swap(false, Ordering::SeqCst) {
             theirs.pass();
         }
@@ -163,7 +163,7 @@ async fn nothing_is_lost_when_a_partition_goes_and_comes_while_records_are_read_
     assert!(missing.is_empty(), "{} missing: {missing:?}", missing.len());
 }
 
-/// What panics when it is dropped.
+/// A value that panics when it is dropped.
 struct Bomb;
 impl Drop for Bomb {
     fn drop(&mut self) {
@@ -173,7 +173,7 @@ impl Drop for Bomb {
     }
 }
 
-/// The source would stand still without a word.
+/// Otherwise the source would stop without an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_that_panics_when_it_is_dropped_does_not_end_the_thread() {
     let stage = Stage::new(1).await;
@@ -222,7 +222,7 @@ async fn a_function_that_does_not_return_is_noticed() {
     intake.stop().await;
 }
 
-/// The others of the group do not wait for a function of the user's.
+/// The other members of the group do not wait for a function of the user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_leaves_the_group_though_a_message_is_being_made() {
     let stage = Stage::new(1).await;
@@ -252,7 +252,7 @@ async fn a_stop_leaves_the_group_though_a_message_is_being_made() {
     stopped.await.expect("no panic");
 }
 
-/// One key has an eighth of what the source holds, at most.
+/// One key holds an eighth of the source's limit at most.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_one_key_does_not_fill_a_source_that_holds_few() {
     let stage = Stage::new(1).await;

@@ -1,5 +1,5 @@
-//! Consumers that are processes: they join, leave, are killed, and stand still for longer than their
-//! session. What all of them have done is judged as one story.
+//! Consumers that are processes: they join, leave, are killed, and are paused for longer than their
+//! session. The test checks the history of all of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -28,16 +28,16 @@ const MEMBERS: usize = 3;
 /// The session of a member.
 const SESSION: Duration = Duration::from_millis(1_500);
 
-/// How many records wait at most.
+/// The limit of waiting records.
 const AHEAD: u64 = 3_000;
 
-/// How long a member stands still.
+/// How long a member is paused.
 const PAUSE: Duration = Duration::from_millis(2_500);
 
-/// How long a member that goes on may take to hear that it is out.
+/// How long a member that resumes may take to learn that it was removed.
 const LATE: Duration = Duration::from_secs(3);
 
-/// Where a worker is told what to do. Without it the test that is the worker does nothing.
+/// The variable with the settings of a worker. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_KAFKA_WORKER";
 
 fn now() -> Duration {
@@ -46,7 +46,7 @@ fn now() -> Duration {
         .expect("a clock")
 }
 
-/// The worker: this program once more. It writes a line where a record begins and where it ends or is
+/// The worker: this program again. It writes a line where a record begins and where it ends or is
 /// dropped, and leaves when its input ends.
 #[test]
 fn worker() {
@@ -65,7 +65,7 @@ fn worker() {
             let (id, (partition, offset)) = (id_of(raw).expect("an id"), place_of(raw));
             let (what, at) = (what.letter(), now().as_nanos());
             let line = format!("{what} {pid} {id} {partition} {offset} {at}\n");
-            // One write, which no other comes between, and which outlives this process.
+            // A single write, which is not interleaved with others, and outlives this process.
             (&*file).write_all(line.as_bytes()).expect("a line");
         };
         let handler = move |_: Context<Bytes>, raw: RawMessage| {
@@ -106,7 +106,7 @@ fn worker() {
     });
 }
 
-/// Says how an attempt ended: what is lost with its partition is dropped in the middle.
+/// Records how an attempt ended: attempts of a lost partition are dropped in the middle.
 struct OnDrop<S: Fn(What)> {
     say: S,
     what: What,
@@ -148,7 +148,7 @@ impl Worker {
         assert!(sent.expect("`kill` is there").success());
     }
 
-    /// Has it leave in order, and waits.
+    /// Makes it leave in order, and waits.
     async fn stop(mut self) {
         drop(self.input.take());
         let mut child = std::mem::replace(&mut self.child, idle());
@@ -162,7 +162,7 @@ impl Worker {
     }
 }
 
-/// Something to put in the place of a process.
+/// A placeholder for a process.
 fn idle() -> Child {
     Command::new("true").spawn().expect("`true` is there")
 }
@@ -175,7 +175,7 @@ impl Drop for Worker {
     }
 }
 
-/// What a line of the log says of a record.
+/// The event of a line about a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Start,
@@ -215,7 +215,7 @@ struct Line {
 /// The lines that the workers have written so far.
 struct Log {
     file: File,
-    /// The beginning of a line whose end is on its way.
+    /// The beginning of an incomplete line.
     rest: String,
     lines: Vec<Line>,
     ended: usize,
@@ -231,7 +231,7 @@ impl Log {
         }
     }
 
-    /// Reads what has come. Returns the new lines.
+    /// Reads new lines, and returns them.
     fn read(&mut self) -> &[Line] {
         self.file.read_to_string(&mut self.rest).expect("text");
         let whole = self.rest.rfind('\n').map_or(0, |end| end + 1);
@@ -268,7 +268,7 @@ impl Line {
     }
 }
 
-/// What was done to a process, from when to when it may act as if it did not know.
+/// A fault of a process, with the time in which it may act without knowing.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     pid: u32,
@@ -276,8 +276,8 @@ struct Fault {
     until: Duration,
 }
 
-/// Looks at what is committed until it is told to end: it never goes back, and never says more than
-/// what was done. Returns when each record was first seen to be committed.
+/// Watches the committed places until it is stopped: they never go back, and never exceed the
+/// handled records. Returns when each record was first seen to be committed.
 async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i32, u64), Duration> {
     let (mut seen, mut done) = (HashMap::new(), BTreeSet::new());
     let mut log = Log::open(&log);
@@ -304,7 +304,8 @@ async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i3
     seen
 }
 
-/// Publishes until it is told to end, not too far ahead of what is done: the ids of a key ascend.
+/// Publishes until it is stopped, not too far ahead of the handled records: the ids of a key
+/// ascend.
 async fn produce(topic: Topic, log: PathBuf, sent: Arc<AtomicU64>, ends: Arc<AtomicBool>) {
     let mut random = Random::new(7);
     let mut log = Log::open(&log);
@@ -404,7 +405,7 @@ struct Story {
 }
 
 impl Story {
-    /// Whether a process may have acted at this time without knowing what became of it.
+    /// Whether a process may have acted at this time without knowing of its fault.
     fn is_excused(&self, pid: u32, at: Duration) -> bool {
         let mut faults = self.faults.iter();
         faults.any(|fault| fault.pid == pid && fault.from <= at && at <= fault.until)
@@ -425,16 +426,16 @@ impl Story {
                 if was_done {
                     repeats += 1;
                     late += u64::from(is_late);
-                    // What was seen to be committed is not handed over again, but to a member that
-                    // does not know that it is out.
+                    // A record that was seen to be committed is not handed over again, except to a
+                    // member that does not know that it was removed.
                     let committed = self.committed.get(&line.place);
                     let is_allowed = is_late || committed.is_none_or(|since| *since > line.at);
                     assert!(is_allowed, "{line:?} was committed before");
                 }
                 let of_key = running.entry(key).or_default();
                 for other in of_key.values().filter(|other| other.pid != line.pid) {
-                    // One that was killed, or stood still, in the middle of it; or that has begun it
-                    // without knowing that it is out.
+                    // A member that was killed or paused in the middle of it, or that began it
+                    // without knowing that it was removed.
                     let mut faults = self.faults.iter();
                     let is_excused = faults.any(|fault| {
                         fault.pid == other.pid && other.at <= fault.from && fault.from <= line.at

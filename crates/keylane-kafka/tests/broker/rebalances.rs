@@ -1,6 +1,6 @@
-//! Members that join, leave and are taken out of their group, while records are produced. What all of
-//! them have done is judged as one history: nothing is lost, each key is in its order and never at
-//! two places at once, and what is done twice was not committed before.
+//! Members that join, leave and are removed from their group, while records are produced. The test
+//! checks the history of all of them: no record is lost, each key keeps its order and never runs at
+//! two places at once, and a record that is handled twice was not committed before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -31,7 +31,7 @@ enum Protocol {
     New,
 }
 
-/// So many rebalances for each protocol: 20 together unless set.
+/// The number of rebalances for each protocol: 20 in total by default.
 pub(crate) fn rebalances() -> u64 {
     std::env::var("KEYLANE_KAFKA_REBALANCES").map_or(7, |count| count.parse().unwrap())
 }
@@ -71,7 +71,8 @@ async fn nothing_is_lost_or_reordered_when_members_are_taken_out() {
     rebalanced(Protocol::Cooperative, true).await;
 }
 
-/// The member has joined again, so the broker believes it, and it has not heard yet that it was out.
+/// The member has joined again, so the broker accepts its commits, and it does not know yet that it
+/// was removed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_settles_of_a_lost_partition_is_not_committed_by_the_member_that_came_again() {
     let stage = Stage::new(1).await;
@@ -98,12 +99,12 @@ async fn what_settles_of_a_lost_partition_is_not_committed_by_the_member_that_ca
     assert_eq!(stage.topic.committed().await[0].0, Some(5));
 }
 
-/// How long a record takes: some take longer than a look at what is committed.
+/// How long a record takes: some take longer than the interval of the watcher.
 pub(crate) fn takes(id: u64) -> Duration {
     Duration::from_millis(if id.is_multiple_of(97) { 300 } else { id % 8 })
 }
 
-/// Each member has partitions, and all of them together have all.
+/// Whether each member has partitions, and all of them together have all.
 fn is_settled(members: &[Member]) -> bool {
     let has = members
         .iter()
@@ -119,7 +120,7 @@ pub(crate) async fn settled(members: &[Member]) {
     until("the partitions are shared", async || is_settled(members)).await;
 }
 
-/// All members are taken out, and come again by themselves.
+/// All members are removed, and come again by themselves.
 pub(crate) async fn taken_out(stage: &Stage) {
     let before = stage.topic.members().await;
     stage.topic.expel().await;
@@ -130,7 +131,7 @@ pub(crate) async fn taken_out(stage: &Stage) {
     .await;
 }
 
-/// Publishes until it is told to end. What is published goes to all keys.
+/// Publishes records of all keys until it is stopped.
 pub(crate) async fn produce(stage: Stage, ends: Arc<AtomicBool>) {
     let mut random = Random::new(7);
     while !ends.load(Ordering::Relaxed) {
@@ -140,14 +141,14 @@ pub(crate) async fn produce(stage: Stage, ends: Arc<AtomicBool>) {
     }
 }
 
-/// Looks at what is committed until it is told to end: it never goes back, and it never says more than
-/// what was done. Returns for each message after how many it was first seen to be committed.
+/// Watches the committed places until it is stopped: they never go back, and never exceed the
+/// handled records. Returns for each message after how many it was first seen to be committed.
 pub(crate) async fn watch(stage: Stage, ends: Arc<AtomicBool>) -> BTreeMap<(i32, u64), usize> {
     let mut seen = BTreeMap::new();
     let mut last = vec![0; PARTITIONS as usize];
     while !ends.load(Ordering::Relaxed) {
         let committed = stage.topic.committed().await;
-        // Looked at afterwards: it is no less than what the commit was made of.
+        // Read afterwards: it contains at least the records of the commit.
         let done = stage.done();
         let places: BTreeSet<_> = done.iter().map(place_of).collect();
         for (number, (at, text)) in (0..).zip(committed) {
@@ -192,10 +193,10 @@ async fn rebalanced(protocol: Protocol, expels: bool) {
     for number in 0..rebalances() {
         let before = stage.done().len();
         match number % 3 {
-            // One comes.
+            // One joins.
             0 => members.push(join()),
             1 if expels => taken_out(&stage).await,
-            // One leaves, and another one comes.
+            // One leaves, and another one joins.
             1 => {
                 let goes = random.below(members.len() as u64) as usize;
                 members.remove(goes).stop().await;
@@ -208,7 +209,7 @@ async fn rebalanced(protocol: Protocol, expels: bool) {
             }
         }
         settled(&members).await;
-        // The group goes on after each of them.
+        // The group goes on after each rebalance.
         stage.handled(before + 100).await;
     }
     ends.store(true, Ordering::Relaxed);
@@ -234,7 +235,7 @@ pub(crate) fn judge(stage: &Stage, committed: &BTreeMap<(i32, u64), usize>, expe
             continue;
         }
         repeats += 1;
-        // With what was under way when it was seen. A member that was taken out may be late.
+        // Including the records in flight at that time. A member that was removed may be late.
         let is_late = expels || committed.get(&place).is_none_or(|seen| number < *seen);
         assert!(is_late, "{place:?} was done again after it was committed");
     }
@@ -250,18 +251,18 @@ pub(crate) fn judge(stage: &Stage, committed: &BTreeMap<(i32, u64), usize>, expe
             }
         }
         Err(mut broken) => {
-            // A member that was taken out runs beside its successor until it hears of it.
+            // A member that was removed runs beside its successor until it learns of it.
             broken.retain(|violation| !expels || violation.rule != Rule::Exclusion);
             let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
             assert!(broken.is_empty(), "{}", broken.join("\n"));
         }
     }
     println!("{} messages, {repeats} of them again", first.len());
-    // Who leaves in order commits before its partitions go.
+    // A member that leaves in order commits before its partitions move.
     assert!(expels || repeats == 0);
 }
 
-/// In-flight work of a partition that goes may take its time: the others do not wait for it.
+/// In-flight work of a revoked partition may take its time: the others do not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partitions_that_stay_go_on_while_others_are_revoked() {
     let stage = Stage::new(2).await;
@@ -271,7 +272,7 @@ async fn partitions_that_stay_go_on_while_others_are_revoked() {
             .publish_to(Some(partition), [10 + partition as u64])
             .await;
     }
-    // Both partitions have a record in flight, so whichever goes has to wait.
+    // Both partitions have a record in flight, so any revoked one has to wait.
     let first = stage.member_with(waiting(&stage, &gate, |id| id <= 2));
     until("both are in flight", async || gate.waiting() == 2).await;
     let second = stage.member();
@@ -307,8 +308,8 @@ async fn a_stop_leaves_the_group_at_once() {
     }
 }
 
-/// At whatever moment of that, with slow answers: no other one waits until it has been silent for too
-/// long.
+/// This holds at each moment of joining, with slow answers: the other members never wait until it
+/// has been silent for too long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_closed_while_it_joins_leaves() {
     let stage = Stage::of(Topic::new(Arc::new(Kafka::start().await.unwrap()), 2).await);
@@ -324,7 +325,7 @@ async fn a_member_that_is_closed_while_it_joins_leaves() {
             let patient = |brokers| {
                 let builder = stage.topic.builder_at(brokers);
                 let builder = builder.property("session.timeout.ms", "300000");
-                // The group begins anew with each answer that says something else.
+                // Each answer with other metadata makes the group begin again.
                 builder.property("topic.metadata.refresh.interval.ms", "60000")
             };
             let kafka = &stage.topic.kafka;

@@ -1,4 +1,4 @@
-//! Messages that are made of records where the client has them.
+//! Messages that are made from records in the memory of the client.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use keylane_testkit::Gate;
 
 use crate::stage::{Stage, message, until};
 
-/// All that a record says.
+/// All parts of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     key: Option<Vec<u8>>,
@@ -37,7 +37,7 @@ impl Seen {
         }
     }
 
-    /// What the raw message says that the source makes otherwise.
+    /// Returns the same parts of the raw message that the source makes otherwise.
     fn of_raw(raw: &RawMessage) -> Self {
         let headers = raw.headers.iter();
         Self {
@@ -116,11 +116,11 @@ async fn a_function_sees_what_a_raw_message_has() {
     }
 }
 
-/// A message of its own type, of far less than its record.
+/// A message of its own type, much smaller than its record.
 #[derive(Clone)]
 struct Order {
     key: u64,
-    /// `None`: the payload is none.
+    /// `None`: the payload is not a number.
     number: Option<u64>,
 }
 
@@ -135,8 +135,8 @@ impl Order {
     }
 }
 
-/// Many times as many are of one key as the source may hold. So most of them are made a second time,
-/// when they are read from the log again.
+/// One key has many times as many records as the source may hold. So most of them are made a second
+/// time, when they are read from the log again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_read_again_is_made_again_and_a_letter_has_the_record() {
     const EACH: u64 = 1_000;
@@ -192,7 +192,7 @@ async fn what_is_read_again_is_made_again_and_a_letter_has_the_record() {
     );
 }
 
-/// Nothing is lost with it, and nothing is passed over.
+/// No record is lost or skipped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_panics_sees_the_record_again() {
     let stage = Stage::new(1).await;

@@ -1,4 +1,4 @@
-//! A redrive that is broken off in the middle, and run again.
+//! A redrive that is interrupted, and run again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::support::Topic;
 const KEYS: u64 = 12;
 const LETTERS: u64 = 4_000;
 
-/// So many letters have gone back when a redrive is broken off.
+/// How many letters have gone back when a redrive is interrupted.
 const GONE: u64 = 600;
 
-/// Letters of some keys, and where they go.
+/// Letters of some keys, and their target.
 struct Shelf {
     stage: Stage,
     to: Topic,
@@ -40,7 +40,7 @@ impl Shelf {
         redrive.group(&topic.group).to(&self.to.name).run()
     }
 
-    /// How many letters are there where they go.
+    /// Returns how many letters have arrived at their target.
     async fn gone(&self) -> u64 {
         let ends = self.to.ends().await;
         ends.iter().map(|(low, high)| high - low).sum()
@@ -50,7 +50,7 @@ impl Shelf {
         until("some letters have gone", async || self.gone().await >= GONE).await;
     }
 
-    /// Waits until what is left of a redrive is out of its group.
+    /// Waits until the member of an earlier redrive has left its group.
     async fn left(&self) {
         let topic = &self.stage.topic;
         until("the redrive has left", async || {
@@ -72,7 +72,7 @@ impl Shelf {
         places.collect()
     }
 
-    /// Runs it once more, and judges all that has gone.
+    /// Runs it once more, and checks all letters that have gone back.
     async fn judge(self, confirmed: &BTreeSet<(i32, u64)>) {
         let report = self.redrive().await.expect("a redrive");
         let places = self.stage.topic.records().await;
@@ -122,7 +122,7 @@ async fn a_redrive_that_is_dropped_ends_and_the_next_one_goes_on() {
     shelf.judge(&confirmed).await;
 }
 
-/// All of its tasks end where they are, and nothing is settled or committed any more.
+/// All of its tasks end where they are, and settle and commit nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redrive_that_is_killed_loses_nothing_and_the_next_one_goes_on() {
     let shelf = Shelf::new().await;

@@ -1,5 +1,5 @@
-//! What is done beyond the committed offset: it is in the metadata of the commit, and is not done
-//! again.
+//! Records that are done beyond the committed offset: the metadata of the commit contains them, and
+//! they are not handled again.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ async fn full(policy: MetadataFull) -> (Stage, Gate, Member) {
     let builder = stage.topic.builder();
     let builder = builder.metadata_full(policy).metadata_chars(40);
     let member = stage.member_of(builder, script);
-    // All of them are handed over before any is settled: a partition that is full takes no more.
+    // All of them are handed over before any settles: a full partition hands over no more.
     let are_here = || member.status(0).is_some_and(|status| status.end == 2_000);
     until("all are handed over", async || are_here()).await;
     others.open();
@@ -82,7 +82,7 @@ async fn a_partition_that_may_repeat_goes_on_when_its_metadata_is_full() {
     stage.handled(1_899).await;
     stage.publish_to(Some(0), 3_000..3_010).await;
     stage.handled(1_899 + 10).await;
-    // What fits is said.
+    // The part that fits is committed.
     until("the metadata is full", async || {
         let (at, text) = stage.topic.committed().await.remove(0);
         at == Some(0) && (30..=40).contains(&text.len())

@@ -1,4 +1,4 @@
-//! Users who may not do all that a source or a redrive does: it is said what they may not.
+//! Users without all rights of a source or a redrive: the errors name the missing right.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ const PASSWORD: &str = "not-a-secret";
 
 const RECORDS: u64 = 10;
 
-/// Who may do what with all topics, or with all groups. To read a topic, or to be a member of a group,
-/// is `Read`; `Describe` is less.
+/// The rights of users on all topics, or on all groups. Reading a topic, or being a member of a
+/// group, needs `Read`; `Describe` is less.
 const RIGHTS: [(&str, &str, &[&str]); 4] = [
     ("Read", "--topic", &["reader", "watcher", "billing"]),
     ("Read", "--group", &["member", "onlooker", "billing"]),
@@ -26,7 +26,7 @@ const RIGHTS: [(&str, &str, &[&str]); 4] = [
     ("Describe", "--group", &["watcher"]),
 ];
 
-/// Those of them who may not do enough, and what the broker says to them.
+/// The users without enough rights, and the message of the broker to them.
 const REFUSED: [(&str, &str); 4] = [
     ("reader", "GroupAuthorizationFailed"),
     ("watcher", "GroupAuthorizationFailed"),
@@ -36,7 +36,7 @@ const REFUSED: [(&str, &str); 4] = [
 
 static GUARDED: OnceCell<Arc<Kafka>> = OnceCell::const_new();
 
-/// A broker that asks the clients of its proxy who they are. All others may do everything.
+/// A broker that authenticates the clients of its proxy. All other clients have all rights.
 async fn guarded() -> Arc<Kafka> {
     Arc::clone(GUARDED.get_or_init(start).await)
 }
@@ -72,7 +72,7 @@ async fn start() -> Arc<Kafka> {
     Arc::new(kafka)
 }
 
-/// Lets these users do something with topics or groups.
+/// Gives these users a right on topics or groups.
 async fn allow(kafka: &Kafka, operation: &str, users: &[&str], of: &[(&str, &str)]) {
     let at = kafka.bootstrap();
     let args = ["--bootstrap-server", &at, "--add", "--operation", operation];
@@ -105,7 +105,7 @@ fn credentials(user: &str) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Reads a topic as this user, in a group of its own, whose name this returns.
+/// Reads a topic as this user, in a group of its own. Returns the group's name.
 fn read_as(topic: &Topic, user: &str) -> (String, Intake) {
     let (group, builder) = builder_as(topic, user);
     (group, intake_of(builder))
@@ -150,7 +150,7 @@ fn redrive_as(topic: &Topic, user: &str, to: &Topic) -> Redrive {
     redrive.to(&to.name)
 }
 
-/// It is said, and the source goes on when the user has the right.
+/// The source reports it, and goes on when the user has the right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_says_what_its_user_may_not_do() {
     show_log();
@@ -160,7 +160,7 @@ async fn a_source_says_what_its_user_may_not_do() {
     for ((group, intake), error) in &all {
         until(&format!("{group} is told {error}"), async || {
             let stats = intake.stats();
-            // One that may know of the topic, and not read it, is a member of its group.
+            // A user that may describe the topic, but not read it, is a member of its group.
             if group.ends_with("onlooker") {
                 let mut failed = stats.failed_parts.iter();
                 return failed.any(|failed| failed.why.contains(error));
@@ -186,7 +186,7 @@ async fn a_source_says_what_its_user_may_not_do() {
     }
 }
 
-/// Of a topic that may not be seen, and of one that may not be read.
+/// This holds for a topic that the user may not see, and for one that it may not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_may_not_be_read_holds_up_no_other() {
     show_log();
@@ -274,7 +274,7 @@ async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
     assert_eq!(ended.expect("a redrive").redriven, RECORDS);
 }
 
-/// And not only that its record was thrown away.
+/// The error says more than that its record was dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_says_what_its_user_may_not_do() {
     show_log();

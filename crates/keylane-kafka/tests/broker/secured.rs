@@ -13,7 +13,7 @@ use crate::support::{Topic, show_log};
 
 const PASSWORD: &str = "not-a-secret";
 
-/// Runs the tool for keys that Java has.
+/// Runs Java's key tool.
 fn keytool(folder: &Path, args: &[&str]) {
     let store = ["-keystore", "broker.p12", "-storepass", PASSWORD];
     let mut keytool = Command::new("keytool");
@@ -22,7 +22,7 @@ fn keytool(folder: &Path, args: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A broker with TLS and SCRAM for the clients of its proxy, and the certificate that it shows.
+/// A broker with TLS and SCRAM for the clients of its proxy, and its certificate.
 async fn secured(folder: &Path) -> Kafka {
     let generate = "-genkeypair -alias broker -keyalg RSA -dname CN=localhost -ext SAN=ip:127.0.0.1 \
                     -storetype PKCS12 -validity 2";
@@ -119,7 +119,7 @@ async fn records_and_letters_pass_through_tls() {
     assert_eq!(intake.stop().await.dead_lettered, 1);
     assert_eq!(letters.records().await.len(), 1);
 
-    // A wrong password is told, and not shown.
+    // A wrong password is reported, and not shown.
     let bad = source(&topic, folder.path(), "another").dead_letters(&letters.name);
     let intake = consumer().consume(bad.build().expect("a source"));
     let intake = intake.expect("an intake");

@@ -1,4 +1,4 @@
-//! What is sent: by handlers, and by a spool.
+//! Records that handlers and spools send.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ async fn what_is_sent_is_there_and_a_key_has_one_partition() {
 async fn what_is_too_large_is_refused_and_the_next_is_sent() {
     let topic = Topic::with(shared().await, 1, &[("max.message.bytes", "10000")]).await;
     let producer = producer(&topic);
-    // For the client, and for the broker, which ends the client of before.
+    // Too large for the client, and for the broker, which ends the earlier client.
     for bytes in [2_000_000, 20_000] {
         let large = RawMessage::new(vec![7; bytes]).key("k");
         let error = producer
@@ -90,7 +90,7 @@ async fn a_broker_that_is_down_confirms_nothing() {
     let producer = Producer::builder(topic.kafka.bootstrap()).timeout(Duration::from_secs(1));
     let producer = producer.build().expect("a producer");
     let record = RawMessage::new("1").key("k");
-    // A broker that has begun a moment ago takes its time.
+    // A broker that has just started takes its time.
     let is_sent = async || producer.send(&topic.name, &record).await.is_ok();
     until("it is sent", is_sent).await;
     topic.kafka.kill(0).await.expect("it is killed");
@@ -104,7 +104,7 @@ async fn a_broker_that_is_down_confirms_nothing() {
     assert!(topic.records().await.len() >= 2);
 }
 
-/// Each key has the numbers from 0 in this order, each once.
+/// Checks that each key has the numbers from 0 in this order, each once.
 fn assert_in_order(records: &[RawMessage], keys: usize, each: usize) {
     let mut next = BTreeMap::<_, usize>::new();
     for record in records {
@@ -127,7 +127,7 @@ async fn a_spool_outlives_its_broker_and_writes_each_once_in_order() {
     let topic = Topic::new(Arc::new(Kafka::start().await.expect("a broker")), 3).await;
     let folder = tempfile::tempdir().unwrap();
     let target = SpoolTopic::new(Producer::builder(topic.kafka.bootstrap()), &topic.name);
-    // Shorter than the broker is down: batches are given up while they are on their way.
+    // Shorter than the outage: batches are given up while they are on their way.
     let spool = Spool::builder(target.expect("a target"))
         .dir(folder.path())
         .timeout(Duration::from_millis(300))

@@ -1,5 +1,4 @@
-//! A topic, what was published there, and what its handlers have seen, whichever member of the group
-//! they belong to.
+//! A topic, its published records, and the history of its handlers, over all members of the group.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{PATIENCE, Topic, shared, show_log};
 
-/// Handles what a member is given.
+/// Handles the messages of a member.
 pub(crate) type Consumer = Dispatcher<Bytes, RawMessage, Id, ScriptError>;
 
 /// The message `id` of a key. Its payload is its id.
@@ -52,18 +51,18 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// What the handlers of all members share.
+/// The state that the handlers of all members share.
 #[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) topic: Topic,
     pub(crate) history: History,
-    /// What was handled, in the order in which it was.
+    /// The handled messages, in their order.
     done: Arc<Mutex<Vec<RawMessage>>>,
     seqs: Arc<Mutex<(Id, BTreeMap<Key, u64>)>>,
 }
 
 impl Stage {
-    /// With a topic of so many partitions, on the broker that all tests share.
+    /// Creates a stage with a topic of this many partitions, on the shared broker.
     pub(crate) async fn new(partitions: i32) -> Self {
         show_log();
         Self::of(Topic::new(shared().await, partitions).await)
@@ -78,7 +77,7 @@ impl Stage {
         }
     }
 
-    /// A script that writes down in the history of this stage.
+    /// A script that records in the history of this stage.
     pub(crate) fn script(&self) -> Script {
         Script::new(&self.history)
     }
@@ -88,7 +87,7 @@ impl Stage {
         self.publish_to(None, keys).await
     }
 
-    /// The same, to one partition.
+    /// Does the same, in one partition.
     pub(crate) async fn publish_to(
         &self,
         partition: Option<i32>,
@@ -112,12 +111,12 @@ impl Stage {
         ids
     }
 
-    /// What was handled so far.
+    /// Returns the handled messages so far.
     pub(crate) fn done(&self) -> Vec<RawMessage> {
         self.done.lock().unwrap().clone()
     }
 
-    /// The offsets of this partition that were handled, as often as they were.
+    /// Returns the offsets of this partition that were handled, with repetitions.
     pub(crate) fn offsets(&self, partition: i32) -> Vec<u64> {
         let mut offsets: Vec<_> = self
             .done
@@ -131,13 +130,13 @@ impl Stage {
         offsets
     }
 
-    /// Waits until so many messages were handled.
+    /// Waits until this many messages were handled.
     pub(crate) async fn handled(&self, count: usize) {
         let what = format!("{count} messages were handled");
         until(&what, async || self.done.lock().unwrap().len() >= count).await;
     }
 
-    /// Waits until nothing is left, by what is committed.
+    /// Waits until the group has committed everything.
     pub(crate) async fn nothing_left(&self) {
         until("nothing is left", async || self.topic.left().await == 0).await;
     }
@@ -155,19 +154,19 @@ impl Stage {
         until(&what, are).await;
     }
 
-    /// The same, of one partition.
+    /// Waits until the group has committed this offset of one partition.
     pub(crate) async fn committed_of(&self, partition: usize, offset: u64) {
         let what = format!("{offset} is committed of partition {partition}");
         let is = async || self.topic.committed().await[partition].0 == Some(offset);
         until(&what, is).await;
     }
 
-    /// Handles by this script what it is given.
+    /// Creates a dispatcher that handles messages by this script.
     pub(crate) fn consumer(&self, script: Script) -> Consumer {
         self.consumer_that(OnExhausted::Halt, script)
     }
 
-    /// The same, and this becomes of what fails each time.
+    /// Does the same, with this policy for messages that fail each time.
     pub(crate) fn consumer_that(
         &self,
         on_exhausted: OnExhausted<Bytes, RawMessage, ScriptError>,
@@ -245,13 +244,13 @@ impl Member {
         }
     }
 
-    /// What it says of a partition of the first topic that it has.
+    /// Returns its status of a partition of its first topic.
     pub(crate) fn status(&self, partition: i32) -> Option<PartitionStatus> {
         let all = self.control.partitions();
         all.into_iter().find(|one| one.partition == partition)
     }
 
-    /// Waits until it has so many partitions.
+    /// Waits until it has this many partitions.
     pub(crate) async fn has(&self, partitions: usize) {
         let what = format!("the member has {partitions} partitions");
         until(&what, async || {
@@ -260,7 +259,7 @@ impl Member {
         .await;
     }
 
-    /// Stops. What is in flight is dropped soon.
+    /// Stops. Messages in flight are dropped soon.
     pub(crate) async fn stop(self) -> IntakeReport {
         let report = self.intake.stop().within(Duration::from_millis(100)).await;
         let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;

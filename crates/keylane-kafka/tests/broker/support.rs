@@ -19,13 +19,13 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 
-/// What a question may take.
+/// The longest wait for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 static SHARED: OnceCell<Arc<Kafka>> = OnceCell::const_new();
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// What the source and its client say is shown with `RUST_LOG=keylane`, if the test fails.
+/// Shows the logs of the source and its client with `RUST_LOG=keylane`, if the test fails.
 pub(crate) fn show_log() {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
@@ -33,7 +33,7 @@ pub(crate) fn show_log() {
     let _ = subscriber.with_test_writer().try_init();
 }
 
-/// The broker that all tests may use that leave it alone.
+/// The broker of all tests that do not disturb it.
 pub(crate) async fn shared() -> Arc<Kafka> {
     let start = async || {
         // A log is compacted as soon as it can be.
@@ -57,7 +57,7 @@ impl Topic {
         Self::with(kafka, partitions, &[("max.message.bytes", "4000000")]).await
     }
 
-    /// With these settings of the topic.
+    /// Creates a topic with these settings.
     pub(crate) async fn with(
         kafka: Arc<Kafka>,
         partitions: i32,
@@ -68,7 +68,7 @@ impl Topic {
         topic
     }
 
-    /// That is not there yet.
+    /// A topic that does not exist yet.
     pub(crate) fn unmade(kafka: Arc<Kafka>, partitions: i32) -> Self {
         let number = NAMES.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -91,7 +91,7 @@ impl Topic {
             .create_topics(&[topic], &AdminOptions::new())
             .await;
         made.expect("a topic").remove(0).expect("a topic");
-        // The broker may not know it at once in all of its parts.
+        // Some parts of the broker may not know it at once.
         let (client, name, partitions) = (self.consumer(), self.name.clone(), self.partitions);
         let until_there = move || {
             for _ in 0..600 {
@@ -120,7 +120,7 @@ impl Topic {
         self.client().create().expect("an admin client")
     }
 
-    /// A topic beside this one, with this at the end of its name.
+    /// Creates a topic beside this one, with this suffix to its name.
     pub(crate) async fn beside(&self, end: &str, settings: &[(&str, &str)]) -> Self {
         let mut topic = self.clone();
         topic.name += end;
@@ -128,7 +128,7 @@ impl Topic {
         topic
     }
 
-    /// All that is in it, partition by partition. The ids are the places.
+    /// Returns all its records, partition by partition. The ids are the places.
     pub(crate) async fn records(&self) -> Vec<RawMessage> {
         let (topic, consumer) = (self.clone(), self.consumer());
         let read = move || {
@@ -154,7 +154,7 @@ impl Topic {
         tokio::task::spawn_blocking(read).await.expect("records")
     }
 
-    /// That names the group and is not in it.
+    /// Returns a consumer that names the group and is not in it.
     pub(crate) fn consumer(&self) -> BaseConsumer {
         let mut client = self.client();
         client.set("group.id", &self.group);
@@ -162,12 +162,12 @@ impl Topic {
         client.create().expect("a consumer")
     }
 
-    /// A source with times as short as tests want them.
+    /// Returns a builder with the short times of the tests.
     pub(crate) fn builder(&self) -> Builder {
         self.builder_at(self.kafka.bootstrap())
     }
 
-    /// The same, from these brokers.
+    /// Does the same with these brokers.
     pub(crate) fn builder_at(&self, brokers: String) -> Builder {
         KafkaSource::builder(brokers, &self.group)
             .topic(&self.name)
@@ -177,7 +177,7 @@ impl Topic {
             .property("fetch.wait.max.ms", "50")
     }
 
-    /// The same without what the new protocol leaves to the broker.
+    /// Does the same without the properties that the new protocol leaves to the broker.
     pub(crate) fn builder_of_new_protocol(&self, brokers: String) -> Builder {
         KafkaSource::builder(brokers, &self.group)
             .topic(&self.name)
@@ -185,18 +185,18 @@ impl Topic {
             .property("fetch.wait.max.ms", "50")
     }
 
-    /// Writes these records in this order, and waits until they are there.
+    /// Writes these records in this order, and waits until they are written.
     pub(crate) async fn produce(&self, messages: Vec<RawMessage>) {
         self.produce_to(None, messages).await;
     }
 
-    /// The same, to one partition.
+    /// Does the same, in one partition.
     pub(crate) async fn produce_to(&self, partition: Option<i32>, messages: Vec<RawMessage>) {
         let mut client = self.client();
         client.set("enable.idempotence", "true");
         client.set("message.max.bytes", "4000000");
         client.set("linger.ms", "1");
-        // As Java's producers do it. By default the client takes an empty key for none.
+        // Java's producers do it like this. By default the client treats an empty key as none.
         client.set("partitioner", "murmur2_random");
         client.set("topic.metadata.refresh.interval.ms", "500");
         let failures = Failures::default();
@@ -246,7 +246,7 @@ impl Topic {
             .expect("the records are there");
     }
 
-    /// What the group has committed: the offset, and the metadata.
+    /// Returns the committed offset and metadata of the group.
     pub(crate) async fn committed(&self) -> Vec<(Option<u64>, String)> {
         let (topic, consumer) = (self.clone(), self.consumer());
         let ask = move || {
@@ -263,7 +263,7 @@ impl Topic {
         tokio::task::spawn_blocking(ask).await.expect("offsets")
     }
 
-    /// Where each partition begins and ends.
+    /// Returns where each partition begins and ends.
     pub(crate) async fn ends(&self) -> Vec<(u64, u64)> {
         let (topic, consumer) = (self.clone(), self.consumer());
         let ask = move || {
@@ -277,7 +277,7 @@ impl Topic {
         tokio::task::spawn_blocking(ask).await.expect("ends")
     }
 
-    /// How many records the group has not handled, by what it has committed.
+    /// Returns how many records the group has not committed.
     pub(crate) async fn left(&self) -> u64 {
         let (committed, ends) = (self.committed().await, self.ends().await);
         let left = committed
@@ -305,7 +305,7 @@ impl Topic {
         tokio::task::spawn_blocking(ask).await.expect("members")
     }
 
-    /// Takes all members out of the group, as if they had been silent for too long.
+    /// Removes all members from the group, as if they had been silent for too long.
     pub(crate) async fn expel(&self) {
         for member in self.members().await {
             let (address, group) = (self.kafka.bootstrap(), self.group.clone());
@@ -337,7 +337,7 @@ fn raw(record: &BorrowedMessage<'_>) -> RawMessage {
     raw
 }
 
-/// Asks again while a broker that has begun a moment ago does not know who coordinates the group.
+/// Repeats a request while a broker that has just started does not know the group's coordinator.
 fn answered<T>(ask: impl Fn() -> KafkaResult<T>) -> T {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -349,7 +349,7 @@ fn answered<T>(ask: impl Fn() -> KafkaResult<T>) -> T {
     }
 }
 
-/// What a producer could not write.
+/// The records that a producer could not write.
 #[derive(Clone, Default)]
 struct Failures(Arc<Mutex<Vec<KafkaError>>>);
 
@@ -365,7 +365,7 @@ impl ProducerContext for Failures {
     }
 }
 
-/// Says to the broker that this member leaves. (Kafka protocol, `LeaveGroup`, version 0.)
+/// Tells the broker that this member leaves. (Kafka protocol, `LeaveGroup`, version 0.)
 fn leave_group(address: &str, group: &str, member: &str) {
     let text = |text: &str| {
         let length = i16::try_from(text.len()).expect("a short text");
@@ -388,7 +388,7 @@ fn leave_group(address: &str, group: &str, member: &str) {
     let mut answer = [0; 10];
     broker.read_exact(&mut answer).expect("an answer");
     let error = i16::from_be_bytes([answer[8], answer[9]]);
-    // It may have gone meanwhile, or have come again under another name.
+    // It may have left meanwhile, or have come again under another name.
     let unknown_member = 25;
     assert!(
         error == 0 || error == unknown_member,
@@ -396,7 +396,7 @@ fn leave_group(address: &str, group: &str, member: &str) {
     );
 }
 
-/// Another member that joins the group, takes what it is given without reading it, and leaves.
+/// Another member that joins the group, takes its partitions without reading them, and leaves.
 pub(crate) fn passes_through(
     topic: &Topic,
     properties: &[(&str, &str)],

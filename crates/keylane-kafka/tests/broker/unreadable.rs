@@ -1,4 +1,4 @@
-//! A batch that cannot be read: its partition waits and says so, and the others go on.
+//! A batch that cannot be read: its partition waits and reports it, and the others go on.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn log_file(stage: &Stage, partition: i32) -> PathBuf {
     panic!("{name} has no log");
 }
 
-/// What comes behind the head of a batch.
+/// The length of the head of a batch.
 const HEAD: usize = 61;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,5 @@
-//! What Parallel Consumer has left of its work in the metadata of a commit, in each of its encodings: a
-//! group goes on from there, and does what is not done, and nothing else.
+//! Metadata of commits that Parallel Consumer has written, in each of its encodings: a group
+//! resumes from there, and handles exactly the records that are not done.
 
 use std::convert::Infallible;
 use std::fs;
@@ -17,18 +17,18 @@ use crate::logs::commit;
 use crate::stage::until;
 use crate::support::{Topic, show_log};
 
-/// So many records there are below what is committed, as far as there is room for them.
+/// The number of records below the committed offset, as far as there is room for them.
 const BELOW: u64 = 3;
 
-/// So many records have come since Parallel Consumer has committed.
+/// The number of records after Parallel Consumer's commit.
 const BEHIND: u64 = 5;
 
-/// Whatever the limit of a broker is, it closes the connection at a commit with longer metadata: the
-/// length of a string is two bytes there.
+/// A broker with any limit closes the connection at a commit with longer metadata: the length of a
+/// string has two bytes there.
 const MOST_CHARS: usize = 32_767;
 
-/// A vector of Parallel Consumer's: what is committed, one past the last offset that is done, what
-/// below it is not, and the same as metadata in each of its encodings.
+/// A test vector of Parallel Consumer: the committed offset, one past the last done offset, the
+/// offsets below it that are not done, and the same as metadata in each of its encodings.
 struct Vector {
     name: String,
     committed: u64,
@@ -63,25 +63,25 @@ impl Vector {
         all.map(Self::of).collect()
     }
 
-    /// Where the log of its topic begins.
+    /// Returns where the log of its topic begins.
     fn first(&self) -> u64 {
         self.committed.saturating_sub(BELOW)
     }
 
-    /// Where it ends.
+    /// Returns where it ends.
     fn last(&self) -> u64 {
         self.end + BEHIND
     }
 
-    /// What is left to be done.
+    /// Returns the offsets that are not done.
     fn left(&self) -> Vec<u64> {
         let not_done = self.not_done.iter().cloned().flatten();
         not_done.chain(self.end..self.last()).collect()
     }
 }
 
-/// Has the empty log of a topic begin at this offset, while its broker is stopped: a segment is named
-/// after its first one. No client can bring a log to 2^40 otherwise.
+/// Makes the empty log of a topic begin at this offset, while its broker is stopped: a segment is
+/// named after its first offset. No client can bring a log to 2^40 otherwise.
 fn begin_at(node: &Path, topic: &str, first: u64) {
     for file in fs::read_dir(node.join(format!("{topic}-0"))).expect("a log") {
         let file = file.expect("a file").path();
@@ -93,7 +93,7 @@ fn begin_at(node: &Path, topic: &str, first: u64) {
     }
 }
 
-/// Runs these at the same time, and returns what they return.
+/// Runs these at the same time, and returns their results.
 async fn together<T: 'static>(
     all: impl IntoIterator<Item: Future<Output = T> + 'static>,
 ) -> Vec<T> {
@@ -109,7 +109,7 @@ async fn together<T: 'static>(
     here.run_until(returned).await
 }
 
-/// A topic for each of the vectors, with as many records as its Parallel Consumer has seen.
+/// A topic for each vector, with as many records as its Parallel Consumer has seen.
 async fn filled(kafka: Arc<Kafka>, vectors: &[Arc<Vector>]) -> Vec<Topic> {
     let topics = vectors.iter().map(|_| Topic::new(Arc::clone(&kafka), 1));
     let topics = together(topics).await;
@@ -132,7 +132,7 @@ async fn filled(kafka: Arc<Kafka>, vectors: &[Arc<Vector>]) -> Vec<Topic> {
     topics
 }
 
-/// The offsets that a source hands over to a group that goes on where Parallel Consumer has ended,
+/// Returns the offsets that a source hands over to a group that resumes after Parallel Consumer,
 /// sorted.
 async fn handed_over(topic: Topic, committed: u64, text: &str, last: u64) -> Vec<u64> {
     commit(&topic, committed, text).await;
@@ -164,7 +164,7 @@ async fn handed_over(topic: Topic, committed: u64, text: &str, last: u64) -> Vec
     seen
 }
 
-/// All 13 sets, and all 88 of their texts but two: those are longer than what a broker can keep.
+/// All 13 sets, and all 88 of their texts except two, which are longer than a broker can store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_parallel_consumer_has_done_is_not_done_again() {
     show_log();

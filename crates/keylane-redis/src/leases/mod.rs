@@ -1,7 +1,7 @@
-//! Leases: one key in Redis for each lease that is held.
+//! Leases: one key in Redis for each lease.
 //!
 //! Its value is `<token> <owner>`, and it expires when the lease runs out. Each operation is one
-//! script, which compares that value and acts in one step. Tokens are from one counter for each
+//! script, which compares that value and acts in one step. Tokens come from one counter for each
 //! slot.
 
 mod name;
@@ -25,7 +25,8 @@ use crate::names;
 use crate::script::Script;
 use crate::server::Redis;
 
-/// Most leases in a call of a script. No other command is served meanwhile, for a few milliseconds.
+/// Most leases in one call of a script. The server executes no other command meanwhile, for a few
+/// milliseconds.
 const AT_ONCE: usize = 1_000;
 
 /// A hundred years. The server adds the current time to a time to live, and must not overflow.
@@ -40,47 +41,48 @@ static RELEASE: LazyLock<Script> =
 /// Leases in Redis or Valkey.
 ///
 /// Each call is one round trip for up to 1,000 leases, and one script on the server. A lease that
-/// has ended leaves nothing behind.
+/// has ended leaves no data behind.
 ///
-/// # What a lease is worth here
+/// # Guarantees
 ///
-/// Grants and ends are by the clock of the server, and by that alone. It is the time of day, so
-/// that it jumps when it is set. The holder counts by its own monotonic clock, from before the
-/// server was asked, and gives the lease up a tenth of its time to live before the server does. So
-/// it knows first, as long as the clock of the server does not gain more than that tenth on its own
+/// The clock of the server alone decides about grants and ends. It is the time of day, so it jumps
+/// when it is set. The holder uses its own monotonic clock, starts it before it sends the request,
+/// and gives the lease up a tenth of its time to live before the server does. So the holder is the
+/// first to know of the end, as long as the clock of the server does not gain more than that tenth
 /// during one time to live: by running faster, by being set forward, or by a failover to a server
 /// whose clock is ahead.
 ///
 /// **A failover can give a key to a second holder while the first one still has it.** Replication
-/// is asynchronous: a replica that is promoted before it has received a grant does not know of it,
-/// and a primary that was cut off goes on to renew what it has granted, for as long as it believes
-/// to be one. A server that crashes with `appendfsync everysec` loses up to a second, and one
-/// without an append-only file loses all. The first holder is told when its renewal reaches the
-/// server that has gone on, and cannot know before. What makes it harmless is the
-/// [token](keylane_leases::Token) of the second grant, which is higher, where the writes of both go
-/// through a sink that refuses a lower token than it has seen. `appendfsync always` and
-/// `min-replicas-to-write` make such a loss less likely, and do not exclude it.
+/// is asynchronous: a replica that is promoted before it has received a grant does not know the
+/// grant. A primary that was cut off continues to renew its grants as long as it believes that it
+/// is a primary. A server that crashes with `appendfsync everysec` loses up to a second, and one
+/// without an append-only file loses all. The first holder learns of it when its renewal reaches
+/// the server that took over, and not before. The [token](keylane_leases::Token) of the second
+/// grant makes this harmless: it is higher, if both holders write through a sink that refuses a
+/// token lower than one it has seen. `appendfsync always` and `min-replicas-to-write` make such a
+/// loss less likely, and do not exclude it.
 ///
 /// # Why tokens grow
 ///
-/// A token is one more than the one before, or the microseconds since 1970 by the clock of the
-/// server, whichever is more. As long as the server keeps what it has written, tokens grow whatever
-/// its clock does. Where a failover or a crash has lost grants, the tokens that follow are still
-/// higher, provided that the clock of the server that goes on shows a later time than the last
-/// token that was lost. That is the time of its grant by the clock of the server before, and some
-/// microseconds more in a call with many leases, or as much more as that clock was set back before.
-/// So the clock of a replica may be behind by as much as the failover takes, and that of a server
-/// that starts again may be set back by as much as that takes.
+/// A token is the larger of two numbers: the previous token plus one, or the microseconds since
+/// 1970 by the clock of the server. As long as the server keeps its data, tokens grow whatever its
+/// clock does. If a failover or a crash loses grants, the next tokens are still higher, provided
+/// that the clock of the server that takes over shows a later time than the last lost token. That
+/// token is the time of its grant by the clock of the earlier server, plus some microseconds in a
+/// call with many leases, plus the amount by which that clock was set back before. So the clock of
+/// a replica may be behind by as much as the failover takes, and the clock of a restarted server
+/// may be set back by as much as the restart takes.
 ///
 /// # Cancel safety
 ///
-/// As [`LeaseStore`] says: a call that is dropped may be done as a whole, later, or not at all. Of a
-/// call for more than 1,000 leases, or for several [slots](Self::slots), a part may be done.
+/// As in [`LeaseStore`]: a call that is dropped may be executed as a whole, later, or not at all.
+/// Of a call for more than 1,000 leases, or for several [slots](Self::slots), a part may be
+/// executed.
 ///
 /// # Clusters
 ///
-/// All leases of a namespace are in one slot of a cluster, unless [`slots`](Self::slots) says
-/// otherwise.
+/// All leases of a namespace are in one slot of a cluster, unless [`slots`](Self::slots) sets
+/// another number.
 ///
 /// # Examples
 ///
@@ -107,17 +109,17 @@ pub struct RedisLeases {
 }
 
 impl RedisLeases {
-    /// Leases in a namespace. Nothing is connected yet: the first call does that, and each after a
-    /// connection has broken.
+    /// Opens the leases of a namespace. It connects at the first call, and again after a connection
+    /// has broken.
     ///
     /// All keys in the database begin with `{namespace}:keylane:lease`, or with
     /// `{shop}:keylane:15:{shop}namespace:lease` for a namespace `{shop}namespace`.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Empty`] for a namespace without a name, [`ConfigError::Braces`] for one
-    /// with braces and nothing between them, and [`ConfigError::Reserved`] for one that begins like
-    /// these keys.
+    /// Returns [`ConfigError::Empty`] for a namespace without a name, [`ConfigError::Braces`] for
+    /// one with braces and no text between them, and [`ConfigError::Reserved`] for one that begins
+    /// like these keys.
     pub fn open(redis: &Redis, namespace: impl Into<Bytes>) -> Result<Self, ConfigError> {
         let namespace = namespace.into();
         names::check("namespace", &namespace)?;
@@ -127,15 +129,15 @@ impl RedisLeases {
         })
     }
 
-    /// Spreads the leases over so many hash tags, and so over the nodes of a cluster; 1 unless set.
-    /// A call takes a round trip for each tag that it has keys of, all at the same time.
+    /// Spreads the leases over this many hash tags, and so over the nodes of a cluster; 1 by
+    /// default. A call takes one round trip for each tag of its keys, all at the same time.
     ///
-    /// All processes must say the same: with another number a lease is looked for elsewhere, and a
-    /// key has two holders. To change it, let all leases of the old number end first.
+    /// All processes must set the same number: with another number a lease is in another place, and
+    /// a key has two holders. To change it, let all leases of the old number end first.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Zero`].
+    /// Returns [`ConfigError::Zero`] for 0.
     ///
     /// # Examples
     ///
@@ -159,7 +161,7 @@ impl RedisLeases {
         }
     }
 
-    /// Which of these are in which slot, in parts that fit into a call.
+    /// Groups items by slot, in parts that fit into a call.
     fn parts<'a, T>(&self, all: &'a [T], key: impl Fn(&T) -> &Bytes) -> Vec<Part<'a, T>> {
         let mut open: Vec<Option<Part<'a, T>>> = (0..self.names.slots()).map(|_| None).collect();
         let mut parts = Vec::new();
@@ -175,7 +177,7 @@ impl RedisLeases {
         parts
     }
 
-    /// The keys of the leases in the database.
+    /// Adds the keys of the leases in the database to a command.
     fn names<T>(&self, command: &mut Cmd, part: &Part<'_, T>, key: impl Fn(&T) -> &Bytes) {
         let mut name = Vec::new();
         for item in &part.items {
@@ -280,11 +282,11 @@ impl fmt::Debug for RedisLeases {
     }
 }
 
-/// What a call of a script is about: keys of one slot.
+/// The items of one call of a script: keys of one slot.
 struct Part<'a, T> {
     slot: usize,
     items: Vec<&'a T>,
-    /// Where each item is in what was asked.
+    /// The place of each item in the request.
     places: Vec<usize>,
 }
 
@@ -303,7 +305,7 @@ impl<'a, T> Part<'a, T> {
     }
 }
 
-/// What the lease of each claim holds if it is held as claimed.
+/// Adds the value that the lease of each claim has if it is held as claimed.
 fn values(command: &mut Cmd, owner: &Owner, claims: &[&Claim]) {
     let mut value = String::new();
     for claim in claims {
@@ -314,7 +316,7 @@ fn values(command: &mut Cmd, owner: &Owner, claims: &[&Claim]) {
     }
 }
 
-/// A token is text: as a number a script has it exact up to 2^53 only.
+/// Parses an answer. A token is text: as a number it would be exact only up to 2^53 in a script.
 fn answer(said: &Value) -> Option<Answer> {
     match said {
         Value::Int(taken @ ..0) => Some(Answer::Taken {
@@ -328,7 +330,7 @@ fn answer(said: &Value) -> Option<Answer> {
     }
 }
 
-/// Rounded up, so that a lease lasts for as long as it was said to.
+/// Rounds a time to live up, so that a lease lasts at least as long.
 fn millis(ttl: Duration) -> u64 {
     let millis = ttl.min(LONGEST).as_nanos().div_ceil(1_000_000);
     u64::try_from(millis).unwrap_or(u64::MAX).max(1)

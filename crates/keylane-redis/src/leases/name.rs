@@ -1,14 +1,14 @@
-//! How the keys of leases are called in the database.
+//! The names of the keys of leases in the database.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::names;
 
-/// Longer keys are named by their hash.
+/// Longer keys are replaced by their hash.
 const LONGEST: usize = 64;
 
-/// The names of a namespace: those of each slot begin in a way of their own.
+/// The names of a namespace. Each slot has its own prefix.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     namespace: Bytes,
@@ -19,12 +19,12 @@ pub(super) struct Names {
 struct Slot {
     /// The key with the last token.
     counter: Bytes,
-    /// What stands in front of the leases.
+    /// The prefix of the leases.
     leases: Bytes,
 }
 
 impl Names {
-    /// For a namespace that was [checked](names::check).
+    /// Creates the names of a namespace that was [checked](names::check).
     pub(super) fn new(namespace: Bytes, slots: u16) -> Self {
         let key = |slot: u16, end: &[u8]| match slots {
             1 => names::beside(&namespace, &[end]),
@@ -48,7 +48,7 @@ impl Names {
         self.slots.len()
     }
 
-    /// Where the lease of a key is: always in the same slot.
+    /// Returns the slot of a key's lease; it is always the same.
     pub(super) fn slot(&self, key: &[u8]) -> usize {
         match self.slots.len() {
             1 => 0,
@@ -56,7 +56,7 @@ impl Names {
         }
     }
 
-    /// The key with the last token of a slot.
+    /// Returns the key with the last token of a slot.
     pub(super) fn counter(&self, slot: usize) -> Bytes {
         self.slots[slot].counter.clone()
     }
@@ -67,8 +67,8 @@ impl Names {
     }
 }
 
-/// Writes the name of what belongs to a key. A long key is hashed: `:` and `#` tell one from the
-/// other.
+/// Writes the name that belongs to a key. A long key is hashed: `:` and `#` tell the two forms
+/// apart.
 pub(crate) fn name_of_key(front: &[u8], key: &[u8], name: &mut Vec<u8>) {
     name.extend_from_slice(front);
     if key.len() > LONGEST {

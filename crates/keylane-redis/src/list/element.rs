@@ -1,12 +1,12 @@
-//! What an element of a list is: plain bytes, or a message in an envelope.
+//! The format of an element of a list: plain bytes, or a message in an envelope.
 //!
 //! ```text
 //! \0kl1 │ attempts u32 │ flags u8 │ length of the key u32 │ key │ body
 //! ```
 //!
-//! Numbers have their highest byte first. The scripts read what is before the body, and write it: the
+//! Numbers have their highest byte first. The scripts read and write the part before the body: the
 //! attempts, and whether the element was with a worker that died. An element without the first four
-//! bytes, or too short for what they announce, is the payload of a producer that knows only `LPUSH`.
+//! bytes, or too short for its header, is the payload of a producer that knows only `LPUSH`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,23 +16,23 @@ use keylane_source::RawMessage;
 const MAGIC: &[u8; 4] = b"\0kl1";
 const HEAD: usize = 13;
 
-/// It has a key; the scripts know this one.
+/// The element has a key. The scripts know this flag.
 const HAS_KEY: u8 = 1;
-/// It was with a worker that died, and may have killed it; so do they.
+/// The element was with a worker that died, and may have killed it. The scripts know this flag.
 const SUSPECT: u8 = 2;
-/// The body is the payload, and came without an envelope; so do they.
+/// The body is the payload, and came without an envelope. The scripts know this flag.
 const PLAIN: u8 = 4;
-/// The body is a length, the headers of a dead letter, and the element as it was.
+/// The body is a length, the headers of a dead letter, and the original element.
 const LETTER: u8 = 8;
 
-/// What an element has been through.
+/// The history of an element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) attempts: u32,
     pub(super) is_suspect: bool,
 }
 
-/// The element of a message.
+/// Encodes a message as an element.
 pub(super) fn encode(message: &RawMessage) -> Bytes {
     let key = message.key.as_deref();
     let body = message.payload.len() + 64;
@@ -42,18 +42,18 @@ pub(super) fn encode(message: &RawMessage) -> Bytes {
     out.freeze()
 }
 
-/// What stands before an element in its dead letter.
+/// Encodes the part before the original element in its dead letter.
 pub(super) fn letter_head(key: Option<&[u8]>, headers: &[(String, Bytes)]) -> Bytes {
     let mut out = BytesMut::new();
     let mut all = BytesMut::new();
     put_headers(&mut all, headers);
     put_head(&mut out, 0, LETTER, key);
-    // The script that puts the element back passes them.
+    // The script that puts the element back skips them.
     put(&mut out, &all);
     out.freeze()
 }
 
-/// The message of an element, and what it has been through. Plain bytes are a payload, and so is an
+/// Decodes an element into its message and its history. Plain bytes are a payload, and so is an
 /// envelope whose body cannot be read; its key can.
 pub(super) fn decode(element: Bytes) -> (RawMessage, Past) {
     let plain = element.clone();
@@ -65,7 +65,7 @@ pub(super) fn decode(element: Bytes) -> (RawMessage, Past) {
     })
 }
 
-/// The key of an element as the scripts know it: that in its head, whatever stands behind it.
+/// Returns the key of an element as the scripts see it: the one in its head, with any body.
 pub(super) fn key_of(element: &Bytes) -> Option<Bytes> {
     let mut from = element.clone();
     if from.len() < HEAD || !from.starts_with(MAGIC) {
@@ -181,7 +181,7 @@ fn take_headers(from: &mut Bytes) -> Option<Vec<(String, Bytes)>> {
 }
 
 fn put(out: &mut BytesMut, bytes: &[u8]) {
-    // Redis holds no value of 4 GiB: 512 MiB are the most.
+    // No value in Redis has 4 GiB: 512 MiB is the limit.
     out.put_u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
     out.put_slice(bytes);
 }
@@ -229,7 +229,7 @@ mod tests {
             prop_assert_eq!(decode(encode(&message)), (message, Past::default()));
         }
 
-        /// Nothing panics, and nothing is lost.
+        /// Nothing panics, and no bytes are lost.
         #[test]
         fn anything_else_is_a_payload(mut element in bytes(), has_magic: bool) {
             if has_magic {

@@ -1,7 +1,7 @@
-//! Attempts are noted before they start, where a crash must not hide them.
+//! Notes attempts before they start, where a crash must not hide them.
 //!
-//! The first attempt at an element needs no note: if its worker dies, the server marks what that had,
-//! and each attempt at those is noted.
+//! The first attempt at an element needs no note: if its worker dies, the server marks the elements
+//! of that worker, and each attempt at these is noted.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,11 +16,11 @@ use super::source::ListPosition;
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     noted: Mutex<HashMap<Place, NotedAttempts>>,
-    /// How many there are in it: hardly ever any.
+    /// The size of the map: nearly always 0.
     count: AtomicUsize,
-    /// Of the session that is open.
+    /// The outbox of the open session.
     mailbox: Mutex<Option<Arc<ListOutbox>>>,
-    /// Others may have what was handed out with this token or a lower one.
+    /// Other workers may have the elements that were handed out with this token or a lower one.
     lost: AtomicU64,
 }
 
@@ -30,7 +30,7 @@ impl Starts {
         *lock(&self.mailbox) = Some(mailbox);
     }
 
-    /// Others may have what was handed out with this token, or a lower one.
+    /// Marks the elements with this token or a lower one as lost: other workers may have them.
     pub(super) fn lose(&self, token: Token) {
         self.lost.fetch_max(token, Ordering::Relaxed);
     }

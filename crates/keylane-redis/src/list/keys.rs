@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::names;
 
-/// Those that all scripts are told of, in their order. See `lua/common.lua`.
+/// The keys that all scripts receive, in this order. See `lua/common.lua`.
 #[derive(Debug)]
 pub(super) struct Keys {
     pub(super) list: Bytes,
@@ -15,7 +15,7 @@ pub(super) struct Keys {
     pub(super) letters: Bytes,
 }
 
-/// Those of one worker.
+/// The keys of one worker.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerKeys {
     pub(super) work: Bytes,
@@ -24,7 +24,7 @@ pub(super) struct WorkerKeys {
 }
 
 impl Keys {
-    /// Of a list with a [checked](names::check) name.
+    /// Creates the keys of a list with a [checked](names::check) name.
     pub(super) fn new(list: &Bytes) -> Self {
         let beside = |what: &str| names::beside(list, &[what.as_bytes()]);
         Self {

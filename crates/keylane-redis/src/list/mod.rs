@@ -1,4 +1,4 @@
-//! Lists: a queue that loses nothing, for producers that know only `LPUSH`.
+//! Lists: a queue that loses no element, for producers that know only `LPUSH`.
 //!
 //! ```text
 //!  LPUSH ──► orders ──► turn (a script) ──► {orders}:keylane:work:<worker>   place → element
@@ -10,31 +10,33 @@
 //!
 //! # Where to look
 //!
-//! - `queue.rs` is the handle: it pushes, shows, and makes sources. `settings.rs` is how it is kept.
-//! - `source.rs` is the task of the driver, `session.rs` the task that speaks with the server, and
-//!   `mailbox.rs` what is between them. `guard.rs` is told of each attempt.
-//! - `lua/turn.lua` is one round trip of a worker, and the heart of it; `lua/common.lua` is what the
-//!   scripts share. `element.rs` is what an element is.
+//! - `queue.rs` is the handle: it pushes, shows the state, and makes sources. `settings.rs` has the
+//!   settings.
+//! - `source.rs` is the task of the driver, `session.rs` the task that talks to the server, and
+//!   `outbox.rs` connects them. `guard.rs` is called before each attempt.
+//! - `lua/turn.lua` is one round trip of a worker, the most important script; `lua/common.lua` is
+//!   the part that the scripts share. `element.rs` is the format of an element.
 //!
 //! # The order of a key
 //!
-//! 1. A script happens as a whole, so no element is in two places or in none.
-//! 2. While an element of a key is open, its worker is the owner of the key, and a worker that takes another
-//!    element of that key sends it to the inbox of the owner. Both count as open.
-//! 3. A worker takes from its inbox first: what is there was in front of what is in the list.
-//! 4. What a worker has goes back to the front of the list as it was: what it has taken, by place, and
-//!    then its inbox.
-//! 5. A call has a number, and says which one its worker knows to be done. If the server has done another
-//!    one, because an answer was lost, or a request has come twice or late, nothing is taken: the worker
-//!    enters again, and what it holds comes first, in parts of so many bytes.
+//! 1. A script is atomic, so each element is in exactly one place.
+//! 2. While an element of a key is open, its worker is the owner of the key. A worker that takes
+//!    another element of that key sends it to the inbox of the owner. Both count as open.
+//! 3. A worker takes from its inbox first: these elements were in front of those in the list.
+//! 4. The elements of a worker go back to the front of the list in their order: first those that it
+//!    has taken, by place, then its inbox.
+//! 5. Each call has a number, and contains the number of the last call that the worker knows to be
+//!    done. If the server has done another one, because an answer was lost, or a request arrived
+//!    twice or late, the call takes nothing. The worker enters again, and gets its own elements
+//!    first, in parts of limited size.
 //!
 //! # A server that goes back
 //!
-//! A backup, a replica that was behind, a server that has lost everything: what is there has happened, and
-//! some of what the worker was told has not. It sees this by the number of its last call, or of the last
-//! token where the server does not know it any more. It lets go of what it has, and enters anew, with the
-//! highest token that it has seen: what is handed out from then on is above it. So nothing that settles
-//! late can be taken for something else.
+//! After a backup is restored, a stale replica takes over, or a server loses all its data, only the
+//! state that is left counts: some answers that the worker has received are undone. The worker
+//! detects this by the number of its last call, or by the last token if the server does not know
+//! the number any more. It releases its elements and enters again with the highest token that it
+//! has seen: all later tokens are above it. So a late settlement never applies to another element.
 
 // # How it works
 //
@@ -106,7 +108,7 @@ mod peers;
 mod session;
 mod wake;
 
-// What is in the server.
+// The data in the server.
 mod element;
 mod keys;
 mod script;

@@ -1,4 +1,4 @@
-//! What is between a source and the task that speaks with the server.
+//! The state between a source and the task that talks to the server.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,32 +9,33 @@ use tokio::time::Instant;
 
 use crate::error::RedisError;
 
-/// What names one hand-out of an element: each is higher than all before it in the list.
+/// Identifies one hand-out of an element: each token is higher than all earlier ones of the list.
 pub(super) type Token = u64;
 
-/// Where a worker holds an element: the token under which it had it first.
+/// The place of an element at a worker: the token of its first hand-out there.
 pub(super) type Place = u64;
 
-/// The calls of a worker, each with a number of its own as long as it lives. The server keeps the last one
-/// that it has done. So it knows a call that comes late or twice, and the worker a server that has gone back.
+/// The numbers of a worker's calls, unique as long as it lives. The server keeps the number of the
+/// last call that it has done. So the server detects a call that comes late or twice, and the
+/// worker detects a server that has gone back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Calls {
-    /// The last one that was sent.
+    /// The last call that was sent.
     pub(super) sent: u64,
-    /// The last one that is known to be done.
+    /// The last call that is known to be done.
     pub(super) heard: u64,
 }
 
-/// What is to be said to the server.
+/// The changes to send to the server.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// These are done, each with its key.
+    /// Elements that are done, each with its key.
     pub(super) done: Vec<(Place, Option<Bytes>)>,
-    /// These are given up, and leave also a list that is cyclic.
+    /// Elements that are given up, each with its key. They leave a cyclic list too.
     pub(super) gone: Vec<(Place, Option<Bytes>)>,
-    /// Attempts to be noted.
+    /// Attempts to note.
     pub(super) notes: Vec<(Place, u32)>,
-    /// These were given back, and come again.
+    /// Elements that were returned, and come again.
     pub(super) again: Vec<Place>,
 }
 
@@ -46,12 +47,13 @@ impl Outgoing {
             && self.again.is_empty()
     }
 
-    /// Also of what is returned the server is told something: how often it was tried.
+    /// Whether elements are not settled at the server. A returned element counts too: the server
+    /// stores its attempts.
     fn is_unsettled(&self) -> bool {
         !(self.done.is_empty() && self.gone.is_empty() && self.notes.is_empty())
     }
 
-    /// Whether this element has settled, and is only to be told.
+    /// Whether this element has settled, and the server only has to be told.
     pub(super) fn settles(&self, place: Place) -> bool {
         let mut all = self.done.iter().chain(&self.gone);
         all.any(|settled| settled.0 == place)
@@ -82,15 +84,16 @@ pub(super) struct Taken {
     pub(super) element: Bytes,
 }
 
-/// Why a session has ended.
+/// The end of a session.
 #[derive(Clone, Debug)]
 pub(super) enum End {
-    /// The server does not know the worker any more: others have what it had.
+    /// The server does not know the worker any more: other workers have its elements.
     Lost,
-    /// The server has handed something out of which this worker has not heard, or something that it holds
-    /// is not there.
+    /// The server has handed out an element that this worker has not received, or does not have an
+    /// element that the worker holds.
     Missed,
-    /// The server does not know what it has confirmed: it has an earlier state, or lost all.
+    /// The server does not know changes that it has confirmed: it has an earlier state, or lost
+    /// all.
     Forgotten,
     Failed(RedisError),
 }
@@ -104,7 +107,7 @@ impl From<RedisError> for End {
 #[derive(Debug)]
 pub(super) struct ListOutbox {
     state: Mutex<State>,
-    /// Wakes the session, and the source.
+    /// This one wakes the session, and `to_source` the source.
     pub(super) to_session: Notify,
     pub(super) to_source: Notify,
 }
@@ -112,19 +115,19 @@ pub(super) struct ListOutbox {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) said: Outgoing,
-    /// What the server is being told, and may have been told.
+    /// The changes in the current request. The server may have applied them.
     pub(super) telling: Outgoing,
-    /// How many elements the source has room for beyond those that are here and asked for.
+    /// How many more elements the source has room for, beyond those that are here or requested.
     pub(super) wanted: usize,
-    /// How many the server is being asked for.
+    /// How many elements the current request asks for.
     asked: usize,
     pub(super) taken: VecDeque<Taken>,
-    /// The source wants to hear from the server.
+    /// The source waits for an answer of the server.
     pub(super) is_asked: bool,
-    /// How often it has.
+    /// How often the server has answered.
     pub(super) answers: u64,
     pub(super) end: Option<End>,
-    /// Whether the wait for elements has been refused, or works again: what is not told yet.
+    /// The state of the wait for elements, refused or working again, if it is not reported yet.
     pub(super) wait: Option<Result<(), String>>,
     /// When the lease of the worker ends, by this clock.
     pub(super) until: Instant,
@@ -156,7 +159,7 @@ impl ListOutbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has something said to the server.
+    /// Adds a change for the server.
     pub(super) fn say(&self, what: impl FnOnce(&mut Outgoing)) {
         what(&mut self.lock().said);
         self.to_session.notify_one();
@@ -164,7 +167,7 @@ impl ListOutbox {
 }
 
 impl State {
-    /// The source has room for so many more.
+    /// Sets that the source has room for this many more elements.
     pub(super) fn want(&mut self, room: usize) -> bool {
         let wanted = room.saturating_sub(self.taken.len() + self.asked);
         let is_more = wanted > self.wanted;
@@ -172,7 +175,7 @@ impl State {
         is_more
     }
 
-    /// A round trip begins. It tells what is in `telling`, and asks for so many elements.
+    /// Begins a round trip, which sends `telling`. Returns how many elements it asks for.
     pub(super) fn begin(&mut self, most: usize) -> usize {
         debug_assert!(self.telling.is_empty(), "one at a time");
         self.calls.sent += 1;
@@ -182,9 +185,9 @@ impl State {
         self.asked
     }
 
-    /// It has gone well. Of what was to come again the first `came` have come.
+    /// Applies a successful answer. The first `came` of the returned elements have come again.
     pub(super) fn answered(&mut self, taken: Vec<Taken>, came: usize, until: Instant) {
-        // What was asked for and did not come is still wanted.
+        // Elements that were requested and did not come are still wanted.
         self.wanted += self.asked.saturating_sub(taken.len());
         self.asked = 0;
         self.is_asked = false;
@@ -200,7 +203,8 @@ impl State {
         self.taken.extend(taken);
     }
 
-    /// It has not, or nothing is known of it: all of it is to be told again, and first.
+    /// Undoes a round trip that failed or has an unknown result: all its changes are sent again,
+    /// and first.
     pub(super) fn not_answered(&mut self) {
         self.wanted += self.asked;
         self.asked = 0;
@@ -209,7 +213,7 @@ impl State {
         self.said.append(&mut later);
     }
 
-    /// Whether the server has been told of all that has settled.
+    /// Whether the server knows all settlements.
     pub(super) fn is_confirmed(&self) -> bool {
         !self.telling.is_unsettled() && !self.said.is_unsettled()
     }
@@ -259,7 +263,7 @@ mod tests {
         assert_eq!(state.calls, Calls { sent: 2, heard: 2 });
     }
 
-    /// An answer has only so many bytes.
+    /// The size of an answer is limited.
     #[test]
     fn what_has_not_come_again_is_asked_for_again_and_first() {
         let mailbox = ListOutbox::new(Instant::now(), Calls::default());

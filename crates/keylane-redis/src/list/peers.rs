@@ -1,4 +1,4 @@
-//! The other workers that a worker has met: a turn may put elements into their inboxes.
+//! The other workers that a worker knows: a turn may put elements into their inboxes.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,11 @@ use bytes::Bytes;
 
 use super::keys::Keys;
 
-/// With more than so many, those that have gone are not forgotten one by one.
+/// With more peers than this, workers that have gone are not removed one by one.
 const MOST: usize = 1_000;
 
-/// Each with its inbox. A script declares its keys, and stops where it would need others: those are met then.
+/// Each peer with its inbox. A script declares its keys, and stops if it needs others: the worker
+/// adds those peers then.
 #[derive(Debug, Default)]
 pub(super) struct Peers(BTreeMap<String, Bytes>);
 

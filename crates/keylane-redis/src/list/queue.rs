@@ -17,25 +17,26 @@ use crate::error::RedisError;
 use crate::link::{Link, Reconnecting};
 use crate::server::Redis;
 
-/// A list as a queue that loses nothing and keeps the order of each key, over as many workers as there
-/// are. Cheap to clone.
+/// A list as a queue that loses no message and keeps the order of each key, over any number of
+/// workers. Cheap to clone.
 ///
-/// Producers push with [`push`](Self::push), or with `LPUSH` in any language. What is handed out stays in
-/// the server, with its worker, until it is acked: in one step that does not depend on how much else is
-/// held. A worker that is silent for longer than its lease loses all it has, which goes back to the
-/// front of the list, in its order, in one step with everything else: any worker does it, and there is
-/// no process to run for it.
+/// Producers push with [`push`](Self::push), or with `LPUSH` in any language. An element that was
+/// handed out stays in the server, with its worker, until it is acked. The cost of that step does
+/// not depend on the number of other elements. A worker that is silent for longer than its lease
+/// loses all its elements. They go back to the front of the list, in their order, in one atomic
+/// step. Any worker does this; no extra process is needed.
 ///
-/// While an element of a key is with a worker, other elements of that key go to the same worker.
-/// So a key is handled by one process at a time, and in the order of the list, if the queue knows where
-/// the [key](ListBuilder::key) is.
+/// While an element of a key is with a worker, other elements of that key go to the same worker. So
+/// one process at a time handles a key, in the order of the list, if the queue knows where the
+/// [key](ListBuilder::key) is.
 ///
-/// Each hand-out has a [token](Self::token), higher than all before it. A worker that was paused past its
-/// lease cannot know that: whatever stores its effects refuses a token of a key that is lower than one
-/// it has seen.
+/// Each hand-out has a [token](Self::token), higher than all earlier ones. A worker that was paused
+/// past its lease does not know that its lease has ended. So the store that keeps its effects must
+/// refuse a token that is lower than one it has seen for the key.
 ///
-/// The keys beside the list begin with `{list}:keylane:`, or with `{shop}:keylane:10:{shop}list:` for a list
-/// `{shop}list`: two lists share none, and all of them are in the slot of the list in a cluster.
+/// The keys beside the list begin with `{list}:keylane:`, or with `{shop}:keylane:10:{shop}list:`
+/// for a list `{shop}list`: two lists share none, and in a cluster all of them are in the slot of
+/// the list.
 ///
 /// # Examples
 ///
@@ -61,12 +62,12 @@ pub(super) struct Shared {
     pub(super) redis: Redis,
     pub(super) settings: Settings,
     pub(super) keys: Keys,
-    /// For everything but the sources.
+    /// The connection of all calls except those of the sources.
     pub(super) link: Reconnecting,
 }
 
 impl ListQueue {
-    /// A queue in this list, with settings.
+    /// Begins to build a queue in this list.
     pub fn builder(redis: &Redis, list: impl Into<Bytes>) -> ListBuilder {
         ListBuilder::new(redis, list.into())
     }
@@ -83,13 +84,12 @@ impl ListQueue {
         }
     }
 
-    /// A source of this queue, for `Dispatcher::consume`: a worker of its
-    /// own.
+    /// Creates a source of this queue, for `Dispatcher::consume`: a worker of its own.
     pub fn source(&self) -> ListSource {
         ListSource::new(self)
     }
 
-    /// The fencing token under which a message was handed out.
+    /// Returns the fencing token under which a message was handed out.
     pub fn token(message: &RawMessage) -> Option<u64> {
         std::str::from_utf8(message.position.as_deref()?)
             .ok()?
@@ -97,12 +97,13 @@ impl ListQueue {
             .ok()
     }
 
-    /// Puts a message at the end of the list, with its key, id and headers. It is as durable as the server
-    /// makes it: with `appendfsync always` it is on the disk when this returns.
+    /// Puts a message at the end of the list, with its key, id and headers. The server decides how
+    /// durable it is: with `appendfsync always` it is on the disk when this returns.
     ///
     /// # Errors
     ///
-    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been done.
+    /// Returns [`RedisError`]. After [`Unreachable`](crate::ErrorKind::Unreachable) the message may
+    /// be in the list.
     ///
     /// # Cancel safety
     ///
@@ -135,42 +136,43 @@ impl ListQueue {
             .await
     }
 
-    /// What waits, what is held, and by whom.
+    /// Returns how many elements wait, and how many each worker holds.
     ///
     /// # Errors
     ///
-    /// [`RedisError`].
+    /// Returns [`RedisError`].
     ///
     /// # Cancel safety
     ///
-    /// Nothing changes in the server.
+    /// This changes nothing in the server.
     pub async fn status(&self) -> Result<ListStatus, RedisError> {
         self.shared.status().await
     }
 
-    /// Which worker has which key now: some of them, at least as many as asked for if there are.
+    /// Returns which worker has which key now: some of the keys, at least `most` if there are as
+    /// many.
     ///
     /// # Errors
     ///
-    /// [`RedisError`].
+    /// Returns [`RedisError`].
     ///
     /// # Cancel safety
     ///
-    /// Nothing changes in the server.
+    /// This changes nothing in the server.
     pub async fn holders(&self, most: usize) -> Result<Vec<KeyHolder>, RedisError> {
         self.shared.holders(most).await
     }
 
-    /// Gives back what the workers have whose leases have run out. Returns how many elements that were.
-    /// Workers do it in each of their round trips: this is for a queue that has none.
+    /// Gives back the elements of workers whose leases have run out. Returns how many elements that
+    /// were. Workers do it in each of their round trips: this is for a queue without workers.
     ///
     /// # Errors
     ///
-    /// [`RedisError`]: of some workers it may be done.
+    /// Returns [`RedisError`]: it may be done for some workers.
     ///
     /// # Cancel safety
     ///
-    /// Of each worker all of it is done, or nothing.
+    /// For each worker it is done as a whole or not at all.
     pub async fn return_expired(&self) -> Result<u64, RedisError> {
         let shared = &self.shared;
         let mut first = cmd("ZRANGE");
@@ -191,15 +193,15 @@ impl ListQueue {
         }
     }
 
-    /// The oldest dead letters: the messages as they were, with headers that say why.
+    /// Returns the oldest dead letters: the original messages, with headers for the reason.
     ///
     /// # Errors
     ///
-    /// [`RedisError`].
+    /// Returns [`RedisError`].
     ///
     /// # Cancel safety
     ///
-    /// Nothing changes in the server.
+    /// This changes nothing in the server.
     pub async fn letters(&self, most: usize) -> Result<Vec<RawMessage>, RedisError> {
         let shared = &self.shared;
         let mut all = Vec::new();
@@ -215,16 +217,16 @@ impl ListQueue {
         Ok(all)
     }
 
-    /// Puts the oldest dead letters at the end of the list again, as they were, to be tried anew. Returns
-    /// how many.
+    /// Puts the oldest dead letters at the end of the list again, in their original form, to be
+    /// tried again. Returns how many.
     ///
     /// # Errors
     ///
-    /// [`RedisError`]: some may be back.
+    /// Returns [`RedisError`]: some letters may be back in the list.
     ///
     /// # Cancel safety
     ///
-    /// Up to 1,000 at a time are back in the list, or letters still.
+    /// The letters move in steps of up to 1,000: each step is done as a whole or not at all.
     pub async fn redrive(&self, most: u64) -> Result<u64, RedisError> {
         const BATCH: u64 = 1_000;
         let mut all = 0;
@@ -249,12 +251,13 @@ impl Shared {
         Call::new(script, &self.keys)
     }
 
-    /// For a worker with these keys.
+    /// Creates a call for a worker with these keys.
     pub(super) fn call_of(&self, script: &'static LazyLock<Script>, worker: &WorkerKeys) -> Call {
         Call::of(script, &self.keys, worker, [])
     }
 
-    /// Gives back what this worker has, and frees this key if it has it, or says that it has its lease.
+    /// Gives back the elements of this worker, and frees this key if the worker has it. Returns
+    /// `None` if the worker has its lease.
     pub(super) async fn expire(
         &self,
         link: &mut Link,
@@ -359,11 +362,11 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What is in a queue.
+/// The state of a queue.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListStatus {
-    /// Elements in the list.
+    /// Elements that wait in the list.
     pub waiting: u64,
     /// Dead letters.
     pub letters: u64,
@@ -373,13 +376,13 @@ pub struct ListStatus {
     pub workers: Vec<WorkerStatus>,
 }
 
-/// A worker of a queue.
+/// The state of a worker.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerStatus {
-    /// What the server knows it by.
+    /// The name of the worker in the server.
     pub worker: String,
-    /// How long its lease lasts, unless it is renewed.
+    /// How long its lease lasts if it is not renewed.
     pub lease: Duration,
     /// Elements that were handed out to it and have not settled.
     pub held: u64,
@@ -387,7 +390,7 @@ pub struct WorkerStatus {
     pub sent: u64,
 }
 
-/// Who has a key.
+/// The worker that has a key.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyHolder {
@@ -395,7 +398,7 @@ pub struct KeyHolder {
     pub key: Bytes,
     /// The worker.
     pub worker: String,
-    /// Elements of the key that it has, those in its inbox included.
+    /// Open elements of the key, including those in the worker's inbox.
     pub open: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The scripts: each is one step that happens as a whole, and the server's clock is the only one.
+//! The scripts: each is one atomic step, and uses only the clock of the server.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,8 @@ use super::outbox::Outgoing;
 use crate::error::RedisError;
 use crate::link::Link;
 
-/// Moving an element takes no memory to speak of, and a queue that may not be emptied stays full.
+/// Moving an element takes next to no memory, and without it a queue in a full server would stay
+/// full.
 const HEAD: &str = "#!lua flags=allow-oom\n";
 const COMMON: &str = include_str!("lua/common.lua");
 
@@ -40,12 +41,13 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// For a list.
+    /// Creates a call for a list.
     pub(super) fn new(script: &'static LazyLock<Script>, keys: &Keys) -> Self {
         Self::with(script, &keys.all())
     }
 
-    /// For a worker of a list. It may put elements into these inboxes of others.
+    /// Creates a call for a worker of a list, which may put elements into these inboxes of other
+    /// workers.
     pub(super) fn of<'a>(
         script: &'static LazyLock<Script>,
         keys: &'a Keys,
@@ -71,7 +73,7 @@ impl Call {
         self
     }
 
-    /// What is to be told in a turn.
+    /// Adds the changes of a turn.
     pub(super) fn said(mut self, said: &Outgoing) -> Self {
         for settled in [&said.done, &said.gone] {
             self.command.arg(settled.len());
@@ -87,7 +89,7 @@ impl Call {
         self
     }
 
-    /// Runs it. A script that the server does not know is loaded.
+    /// Runs the call. Loads the script if the server does not know it.
     pub(super) async fn run<T: FromRedisValue>(&self, link: &mut Link) -> Result<T, RedisError> {
         let unknown = ErrorKind::Server(ServerErrorKind::NoScript);
         match self.command.query_async(link).await {
@@ -100,7 +102,7 @@ impl Call {
     }
 }
 
-/// A key that is empty is not one that is missing.
+/// Marks a key, so that an empty key differs from a missing one.
 pub(super) fn tagged(key: Option<&[u8]>) -> Vec<u8> {
     key.map_or_else(Vec::new, |key| [b"k", key].concat())
 }

@@ -1,5 +1,5 @@
-//! The task of a worker that speaks with the server: one round trip after the other, each with all that
-//! there is to say.
+//! The task of a worker that talks to the server: one round trip after the other, each with all
+//! pending changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use super::wake::Wake;
 use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
 
-/// Most elements in one round trip. Those of the one before are handled meanwhile.
+/// Most elements in one round trip. The worker handles the earlier ones meanwhile.
 const MOST: usize = 1_000;
 
-/// When the inbox of another worker is looked at again that was full, and a server that could do nothing.
+/// The pause before it looks again at a full inbox of another worker, or at a server that could not
+/// execute the call.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) struct Session {
@@ -31,30 +32,31 @@ pub(super) struct Session {
     pub(super) worker: String,
     pub(super) keys: WorkerKeys,
     pub(super) peers: Peers,
-    /// Up to where it was handed again what it had when it entered, if that was not all.
+    /// The place up to which the server has handed the worker its elements again after it entered,
+    /// if there are more.
     pub(super) after: Option<Place>,
-    /// The highest token of which it was told.
+    /// The highest token that it has received.
     pub(super) highest: Token,
     pub(super) mailbox: Arc<ListOutbox>,
     pub(super) guard: Arc<Starts>,
 }
 
-/// What is known of the list.
+/// What the worker knows of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// There may be more.
+    /// There may be more elements.
     More,
-    /// There was nothing left.
+    /// There were no more elements.
     Nothing,
-    /// The first is for a worker whose inbox is full.
+    /// The first element is for a worker whose inbox is full.
     Blocked,
 }
 
-/// What a turn has brought.
+/// The answer to a turn.
 pub(super) struct RoundTripReply {
     rest: Rest,
     after: Option<Place>,
-    /// How many have come again of those that were to.
+    /// How many of the returned elements have come again.
     came: usize,
     /// A worker that is gone, and a key that it still owns.
     lost: Option<(String, Bytes)>,
@@ -115,7 +117,7 @@ impl Session {
                     renew_at = sent + third;
                     rest = left;
                 }
-                // Nothing was done, and it may be soon.
+                // Nothing was done; it may succeed soon.
                 Err(End::Failed(error))
                     if error.kind() == ErrorKind::Unable && !error.breaks_connection() =>
                 {
@@ -130,7 +132,8 @@ impl Session {
         }
     }
 
-    /// Nothing was done in this turn: it is to be made again, unless the lease has run out.
+    /// The server has done nothing in this turn. Returns whether the lease has run out; otherwise
+    /// the turn is repeated.
     fn is_over(&self) -> bool {
         let mut state = self.mailbox.lock();
         state.not_answered();
@@ -177,7 +180,8 @@ impl Session {
         self.mailbox.to_source.notify_one();
     }
 
-    /// What a worker had that is gone goes back to the list: in a step of its own, whose keys are its.
+    /// Gives the elements of a worker that is gone back to the list, in a step of its own, with the
+    /// keys of that worker.
     async fn give_back(&mut self, worker: &str, key: &[u8]) -> Result<(), End> {
         let elements = self.shared.expire(&mut self.link, worker, key).await?;
         self.peers.has_gone(worker);
@@ -192,15 +196,17 @@ impl Session {
     }
 }
 
-/// When a lease ends for its worker that was renewed by a call which was sent then: counted from before
-/// the server has done it, and a tenth earlier, for clocks that run at different speeds.
+/// Returns when a lease ends for its worker, if the call that renewed it was sent at this time:
+/// counted from before the server has executed it, and a tenth earlier, because clocks run at
+/// different speeds.
 pub(super) fn ends_at(sent: Instant, ttl: Duration) -> Instant {
     sent + ttl * 9 / 10
 }
 
 impl Shared {
-    /// A round trip that asks for so many elements. The numbers of calls are still to be added, what it was
-    /// handed again, the workers that it knows, and then what it says.
+    /// Creates a round trip that asks for this many elements. The caller adds the numbers of calls,
+    /// the place up to which the worker was handed its elements again, its peers, and then its
+    /// changes.
     fn turn(&self, call: Call, worker: &str, most: usize) -> Call {
         let settings = &self.settings;
         call.arg(worker)
@@ -212,7 +218,8 @@ impl Shared {
             .arg(i32::from(settings.is_cyclic))
     }
 
-    /// Only says this, and takes nothing: what was done before changes nothing.
+    /// Sends only these changes, and takes no element. Changes that were applied before have no
+    /// effect.
     pub(super) async fn tell(
         &self,
         link: &mut Link,
@@ -225,8 +232,8 @@ impl Shared {
         parse(call.said(said).run(link).await?, highest).map(drop)
     }
 
-    /// Has a worker begin, or go on with what it has, by the last call that was sent. Returns what the
-    /// server knows of the calls before.
+    /// Makes a worker begin, or go on with its elements, by the last call that was sent. Returns
+    /// what the server knows of the earlier calls.
     pub(super) async fn enter(
         &self,
         link: &mut Link,
@@ -247,7 +254,7 @@ impl Shared {
     }
 }
 
-/// What a server knows of what it has confirmed.
+/// What a server knows of the changes that it has confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     Whole,
@@ -255,7 +262,8 @@ pub(super) enum Memory {
     Earlier,
 }
 
-/// Why a server does not know a worker whose highest token was this one, by the last token of the server.
+/// Returns why a server does not know a worker with this highest token, by the last token of the
+/// server.
 fn unknown(last: Option<Value>, highest: Token) -> Result<End, RedisError> {
     let last = number(&bulk(last.ok_or_else(unreadable)?)?)?;
     Ok(match last < highest {
@@ -307,7 +315,7 @@ fn parse(answer: Value, highest: Token) -> Result<RoundTripReply, End> {
     })
 }
 
-/// For the first time: the token is the place.
+/// Parses elements of a first hand-out: the token is the place.
 fn handed_out(value: Value) -> Result<Vec<Taken>, RedisError> {
     let mut values = array(value)?.into_iter();
     let mut taken = Vec::with_capacity(values.len() / 2);
@@ -324,7 +332,7 @@ fn handed_out(value: Value) -> Result<Vec<Taken>, RedisError> {
     Ok(taken)
 }
 
-/// Once more, under a new token.
+/// Parses elements that are handed out again, under a new token.
 fn handed_back(value: Value) -> Result<Vec<Taken>, RedisError> {
     let mut values = array(value)?.into_iter();
     let mut taken = Vec::with_capacity(values.len() / 3);

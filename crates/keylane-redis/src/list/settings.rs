@@ -1,4 +1,4 @@
-//! How a queue is kept.
+//! The settings of a queue.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
 
-/// Longer than any worker lives, and short enough to be added to any time.
+/// Longer than the life of any worker, and short enough to be added to any time.
 const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Where the key of an element is that was pushed as plain bytes. One that was pushed by
+/// The place of the key in an element that was pushed as plain bytes. An element that was pushed by
 /// [`ListQueue::push`] has its key beside it.
 ///
 /// # Examples
@@ -28,19 +28,20 @@ const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3_600);
 pub struct ListKey(Bytes);
 
 impl ListKey {
-    /// Plain elements have no key: workers share them as they come. One process that is alone with
-    /// the list keeps their order all the same.
+    /// Plain elements have no key: each worker takes the next one. A single process with one worker
+    /// keeps their order all the same.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The value of this field of a JSON object, if it is text or a number. Numbers beyond 2⁵³ are
-    /// rounded, so that some of them share a key. An element without it has no key.
+    /// The key is the value of this field of a JSON object, if it is text or a number. Numbers
+    /// beyond 2⁵³ are rounded, so that some of them share a key. An element without the field has
+    /// no key.
     pub fn json(field: &str) -> Self {
         Self::rule(b'j', field.as_bytes())
     }
 
-    /// What stands before these bytes. An element without them has no key.
+    /// The key is the part before these bytes. An element without them has no key.
     pub fn before(delimiter: &[u8]) -> Self {
         match delimiter.is_empty() {
             true => Self::none(),
@@ -60,7 +61,7 @@ impl ListKey {
     }
 }
 
-/// Makes a [`ListQueue`]. Every setting has a default.
+/// Builds a [`ListQueue`]. Every setting has a default.
 #[derive(Clone, Debug)]
 pub struct ListBuilder {
     pub(super) redis: Redis,
@@ -96,32 +97,32 @@ impl ListBuilder {
         }
     }
 
-    /// Where the key of a plain element is; [none](ListKey::none) unless set. All workers of a list
-    /// must say the same.
+    /// Sets where the key of a plain element is; [none](ListKey::none) by default. All workers of a
+    /// list must set the same.
     #[must_use]
     pub fn key(mut self, key: ListKey) -> Self {
         self.settings.key = key;
         self
     }
 
-    /// How long a worker may be silent before what it has goes back to the list; 10 seconds unless
-    /// set, and a year at most. It is renewed after each third of that.
+    /// Sets how long a worker may be silent before its elements go back to the list; 10 seconds by
+    /// default, and a year at most. The lease is renewed after each third of that.
     #[must_use]
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl.min(LONGEST_LEASE);
         self
     }
 
-    /// Most elements that wait in the inbox of a worker, because it handles others of their keys;
-    /// 100,000 unless set. With that many, the next of such an element stays at the front of the list,
-    /// and what is behind it waits.
+    /// Limits the elements in the inbox of a worker, which wait there because it handles others of
+    /// their keys; 100,000 by default. If the inbox is full, the next such element stays at the
+    /// front of the list, and the elements behind it wait.
     #[must_use]
     pub fn most_sent(mut self, most: usize) -> Self {
         self.settings.most_sent = most;
         self
     }
 
-    /// Most bytes of elements in one answer of the server, whatever it answers; 4 MiB unless set. A single
+    /// Limits the bytes of elements in any one answer of the server; 4 MiB by default. A single
     /// element may be larger.
     #[must_use]
     pub fn most_bytes(mut self, most: usize) -> Self {
@@ -129,36 +130,37 @@ impl ListBuilder {
         self
     }
 
-    /// What is handled goes to the end of the list again, as it came: for work that is never finished.
-    /// What is dead-lettered or discarded leaves the list.
+    /// Puts each handled element at the end of the list again, in its original form: for work that
+    /// never ends. Elements that are dead-lettered or discarded leave the list.
     #[must_use]
     pub fn cyclic(mut self) -> Self {
         self.settings.is_cyclic = true;
         self
     }
 
-    /// The queue keeps dead letters, in a list beside it, for a dispatcher with `OnExhausted::AtSource`.
+    /// Keeps dead letters in a list beside the queue, for a dispatcher with
+    /// `OnExhausted::AtSource`.
     #[must_use]
     pub fn dead_letters(mut self) -> Self {
         self.settings.keeps_letters = true;
         self
     }
 
-    /// Notes each attempt in the server before it starts. Otherwise the first attempt at an element is
-    /// free, and what a worker had when it died is noted from then on: a message that kills its
-    /// processes has one attempt more than it may have.
+    /// Notes each attempt in the server before it starts. Without it the first attempt at an
+    /// element needs no note, and the elements of a worker are noted from its death on: a message
+    /// that kills its processes gets one attempt more than the limit.
     #[must_use]
     pub fn exact_starts(mut self) -> Self {
         self.settings.exact_starts = true;
         self
     }
 
-    /// The queue. Nothing is sent yet.
+    /// Builds the queue. It sends nothing yet.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for a name that is empty, has no clear slot in a cluster, or begins like the keys
-    /// beside a list, and for a setting that is zero.
+    /// Returns [`ConfigError`] for a name that is empty, has no clear slot in a cluster, or begins
+    /// like the keys beside a list, and for a setting that is zero.
     pub fn build(self) -> Result<ListQueue, ConfigError> {
         let settings = &self.settings;
         names::check("list", &settings.list)?;

@@ -1,4 +1,4 @@
-//! What is written to a queue: messages of a spool, and dead letters.
+//! A queue as a sink: for messages of a spool, and for dead letters.
 
 use std::fmt;
 
@@ -25,9 +25,9 @@ impl ListQueue {
     }
 }
 
-/// The letters go beside the list, to those that its own sources keep. One may be written twice if its
-/// call is dropped, or its answer lost; a letter that is kept [at its source](crate::ListBuilder::dead_letters)
-/// is not.
+/// The letters go to the list beside the queue, where its own sources keep theirs. A letter may be
+/// written twice if its call is dropped, or its answer lost. A letter that is kept [at its
+/// source](crate::ListBuilder::dead_letters) is never written twice.
 #[async_trait]
 impl RawLetterSink for ListQueue {
     async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
@@ -35,7 +35,7 @@ impl RawLetterSink for ListQueue {
     }
 }
 
-/// The same for what a handler of raw messages has failed at.
+/// The same for raw messages whose handler has failed.
 #[async_trait]
 impl<K, E> DeadLetterSink<K, RawMessage, E> for ListQueue
 where
@@ -55,16 +55,16 @@ mod spool {
     use crate::error::ErrorKind;
     use crate::spooled;
 
-    /// A list as the target of a [`Spool`](keylane_spool::Spool). A batch is written as a whole, in one
-    /// step. The id of the spool is the id of the message, as its 24 bytes: what is written a second
-    /// time, after a crash or a lost answer, has the same.
+    /// A list as the target of a [`Spool`](keylane_spool::Spool). A batch is written as a whole, in
+    /// one step. The id of the spool is the id of the message, as its 24 bytes: a message that is
+    /// written a second time, after a crash or a lost answer, has the same id.
     #[async_trait]
     impl SpoolSink for ListQueue {
         async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {
             self.push_all(&spooled::messages(batch))
                 .await
                 .map_err(|error| match error.kind() {
-                    // One that is larger than the server takes.
+                    // One message is larger than the server accepts.
                     ErrorKind::TooLarge => SinkError::refused_batch(error),
                     _ => SinkError::failed(error),
                 })

@@ -25,33 +25,32 @@ use super::session::{Memory, Session, ends_at};
 use crate::letter::Why;
 use crate::link::Link;
 
-/// The elements of a list, for a dispatcher. Made by
-/// [`ListQueue::source`]; each is a worker of its own.
+/// The elements of a list, as a source for a dispatcher. Created by [`ListQueue::source`]; each
+/// source is a worker of its own.
 ///
-/// A list that cannot be used, because a key holds something else or the user has no right to it, is all that
-/// its source has: it is `Opening` meanwhile, its
-/// `last_error` has the words of the server, and it is tried again, and
-/// said in the log, at growing pauses. A user who may do all but wait in `BLMOVE` looks at the list five times
-/// a second; `failed_parts` says so.
+/// A list may be unusable, because its key has another type or the user has no right to it. Then
+/// the source stays `Opening`, and its `last_error` contains the message of the server. It tries
+/// again, and logs that, at growing pauses. If the user has all rights except `BLMOVE`, the source
+/// looks at the list five times a second; `failed_parts` reports it.
 #[derive(Debug)]
 pub struct ListSource {
     shared: Arc<Shared>,
     guard: Arc<Starts>,
-    /// What the server knows this source by. It goes on with what it had when the connection comes back,
-    /// as long as the server has not given that to others.
+    /// The name of this source in the server. When the connection comes back, the source goes on
+    /// with its elements, unless the server has given them to other workers.
     worker: Option<String>,
     open: Option<Open>,
     opened: u64,
-    /// What is settled, and may not be told, from the time before the source was opened again.
+    /// Settlements that the server may not know, from before the source was opened again.
     untold: Outgoing,
-    /// Given back, to be handed over again.
+    /// Returned elements, to be handed over again.
     again: Vec<Place>,
-    /// The highest token of what was handed over.
+    /// The highest token of an element that was handed over.
     highest: Token,
-    /// What has this token or a lower one was handed over before the source was opened: it comes again, and
-    /// nothing that is said of it counts.
+    /// Elements with this token or a lower one were handed over before the source was opened: they
+    /// come again, and their old settlements do not count.
     past: Token,
-    /// Of this worker, while it is not open.
+    /// The calls of this worker while it is not open.
     calls: Calls,
 }
 
@@ -79,8 +78,8 @@ pub struct ListPosition {
 }
 
 impl ListPosition {
-    /// The fencing token of the hand-out: higher than that of each one before, of all elements of the
-    /// list.
+    /// Returns the fencing token of the hand-out: it is higher than those of all earlier hand-outs
+    /// of the list.
     pub fn token(&self) -> u64 {
         self.token
     }
@@ -108,7 +107,7 @@ impl ListSource {
         }
     }
 
-    /// The list, for a person.
+    /// Returns the name of the list for messages and logs.
     fn list(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.shared.settings.list)
     }
@@ -122,8 +121,8 @@ impl ListSource {
     /// Goes on as the worker that this source was.
     async fn resume(&mut self, link: &mut Link, worker: &str) -> Result<Memory, End> {
         if !self.untold.is_empty() {
-            // Told once more, which changes nothing where it was done. A server with an earlier state has
-            // handed nothing else out under these names.
+            // Sends the changes once more, which has no effect if they were applied. A server with
+            // an earlier state has handed out no other element under these names.
             let told = self.shared.tell(link, worker, self.highest, &self.untold);
             told.await?;
             self.untold = Outgoing::default();
@@ -140,7 +139,8 @@ impl ListSource {
         Ok(memory)
     }
 
-    /// Others may have what it had, or have had it in what the server has forgotten.
+    /// Marks all elements as lost: other workers may have them, or had them in the state that the
+    /// server has forgotten.
     fn lose(&mut self, has_forgotten: bool) {
         self.guard.lose(self.highest);
         if has_forgotten {
@@ -153,7 +153,8 @@ impl ListSource {
         }
     }
 
-    /// Begins, or goes on as the worker that this source was. Returns the worker, and whether it was known.
+    /// Begins, or goes on as the worker that this source was. Returns the worker, and whether the
+    /// server knew it.
     async fn begin(&mut self, link: &mut Link) -> Result<(String, bool), SourceError> {
         if let Some(worker) = self.worker.clone() {
             match self.resume(link, &worker).await {
@@ -171,7 +172,7 @@ impl ListSource {
                 Err(end) => return Err(failed(&end)),
             }
         }
-        // Before it is asked for: a call that is dropped is resumed.
+        // Before the request: a call that is dropped is resumed.
         let worker = self.worker.insert(new_worker()).clone();
         self.calls = Calls::default();
         let entered = self.enter(link, &worker, true).await;
@@ -221,7 +222,7 @@ impl Source for ListSource {
             let mut state = open.mailbox.lock();
             state.not_answered();
             let said = std::mem::take(&mut state.said);
-            // What was to be noted, or to come again, comes with the rest.
+            // The notes and the returned elements come with the rest.
             (self.untold.done, self.untold.gone) = (said.done, said.gone);
             self.calls = state.calls;
         }
@@ -245,7 +246,7 @@ impl Source for ListSource {
             keys: self.shared.keys.of(&worker),
             worker,
             peers: Peers::default(),
-            // All that it has comes again.
+            // All its elements come again.
             after: was_known.then_some(0),
             highest: self.highest,
             mailbox: Arc::clone(&mailbox),
@@ -265,7 +266,7 @@ impl Source for ListSource {
         into: &mut Deliveries<RawMessage, ListPosition>,
     ) -> Result<Received<ListPosition>, SourceError> {
         let mailbox = Arc::clone(&self.opened()?.mailbox);
-        // How often the server had answered when it was asked whether it is well.
+        // The count of answers when the source asked whether the server is well.
         let mut asked = None;
         loop {
             let until = {
@@ -334,13 +335,13 @@ impl Source for ListSource {
                 match *outcome {
                     Outcome::Done => said.done.push(told()),
                     Outcome::Returned { attempts, .. } => {
-                        // Also that there was none, where one was noted that was dropped.
+                        // Also that there was no attempt, if one was noted and then dropped.
                         if attempts > 0 || position.noted == 0 {
                             said.notes.push((place, attempts));
                         }
                         again.push(place);
                     }
-                    // Also where the letter is kept, and the element is gone.
+                    // Also if the letter is kept, and the element is gone.
                     _ => said.gone.push(told()),
                 }
             }
@@ -431,7 +432,7 @@ impl Source for ListSource {
             .await
             .map_err(SourceError::failed)?;
         if kept == 0 {
-            // It is opened again, and has what the server says that it has.
+            // The source is opened again, and gets the elements that the server has for it.
             let mailbox = &self.opened()?.mailbox;
             mailbox.lock().end.get_or_insert(End::Missed);
             mailbox.to_source.notify_one();
@@ -471,7 +472,7 @@ fn failed(end: &End) -> SourceError {
     }
 }
 
-/// A name that no worker has had.
+/// Returns a name that no worker has had.
 fn new_worker() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Hears when there is something in a list, on a connection of its own.
+//! Waits for elements in a list, on a connection of its own.
 //!
-//! `BLMOVE` from the end of a list to the same end of it changes nothing, and waits while the list is
-//! empty. So nothing is lost with a call that is dropped, or with a process that is paused in it: an
-//! element is taken by a script, in a round trip of its own.
+//! `BLMOVE` from the end of a list to the same end of it changes nothing, and waits while the list
+//! is empty. So a call that is dropped, or a process that is paused in it, loses no element: a
+//! script takes the element, in a round trip of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::server::Redis;
 /// How long one call waits.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long a server is left alone that cannot be asked, or refuses to be waited for. The session looks by
+/// The pause after a server cannot be asked, or refuses the wait. The session looks at the list by
 /// itself as well.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The task. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Wake {
-    /// The list was empty: tell when it is not.
+    /// Notified if the list was empty: the task reports the next element.
     arm: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -89,11 +89,11 @@ async fn listen(
                         break;
                     }
                 }
-                // Only the connection, maybe: a new one tells.
+                // Perhaps only the connection broke: a new one will show.
                 Err(error) if error.breaks_connection() && link.take().is_some() => {
                     tokio::time::sleep(PAUSE).await;
                 }
-                // The session looks now, and so every so often.
+                // The session looks now, and again at intervals.
                 Err(error) => {
                     is_refused = true;
                     say(Err(error.to_string()));

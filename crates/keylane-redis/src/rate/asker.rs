@@ -11,14 +11,14 @@ use crate::error::{ErrorKind, RedisError};
 
 type Answers = Result<Vec<(u32, std::time::Duration)>, RedisError>;
 
-/// Asks until nothing is left to ask, or until it was replaced by another.
+/// Asks until there is nothing more to ask for, or until another task has replaced it.
 pub(super) async fn run(shared: Arc<Shared>, number: u64) {
     let mut asker = Asker {
         shared: &shared,
         number,
         is_done: false,
     };
-    // While each process has its share: whether the server is back.
+    // While each process uses its share: a probe whether the server is back.
     let mut probe: Option<BoxFuture<'_, Answers>> = None;
     loop {
         if probe.is_none() && shared.is_probe_due() {
@@ -52,7 +52,7 @@ pub(super) async fn run(shared: Arc<Shared>, number: u64) {
     asker.is_done = true;
 }
 
-/// What comes later than permits are kept is of no use.
+/// Asks the server. An answer that comes later than permits are kept is of no use.
 async fn ask(shared: &Shared, asked: &[(bytes::Bytes, u32)]) -> Answers {
     let limit = shared.borrowing.keep;
     match timeout(limit, shared.server.take(asked)).await {
@@ -64,7 +64,7 @@ async fn ask(shared: &Shared, asked: &[(bytes::Bytes, u32)]) -> Answers {
     }
 }
 
-/// Dropped before it is done when its runtime is.
+/// Dropped before the end if its runtime is dropped.
 struct Asker<'a> {
     shared: &'a Shared,
     number: u64,

@@ -1,35 +1,35 @@
-//! What a process has of the permits of one key, and how many it asks for. Pure: time is an
-//! argument.
+//! The permits of a process for one key, and how many it asks for. Pure: time is an argument.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How a process borrows.
+/// The settings of borrowing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Borrowing {
-    /// Most permits that are asked for beyond those that are waited for.
+    /// Most permits to ask for beyond those of callers that wait.
     pub(super) most: u32,
-    /// How long a permit may be used after it was asked for.
+    /// How long a permit may be used after the request for it.
     pub(super) keep: Duration,
 }
 
 /// The permits of one key.
 #[derive(Debug, Default)]
 pub(super) struct Bucket {
-    /// Until when each of so many permits may be used, the first to end in front.
+    /// How many permits may be used until when, the earliest end first.
     permits: VecDeque<(Instant, u32)>,
-    /// How many were used since `since`, and in the time as long as a permit is kept before that.
+    /// How many were used since `since`, and in the period before it, which is as long as a permit
+    /// is kept.
     used: u32,
     used_before: u32,
     since: Option<Instant>,
-    /// Before that the server has none.
+    /// The server has no permit before this time.
     none_before: Option<Instant>,
 }
 
 impl Bucket {
-    /// Uses a permit that there is. Until when it may be used.
+    /// Takes a permit if there is one. Returns until when it may be used.
     pub(super) fn take(&mut self, now: Instant, borrowing: Borrowing) -> Option<Instant> {
         self.expire(now);
         let (until, count) = self.permits.front_mut()?;
@@ -43,34 +43,35 @@ impl Bucket {
         Some(until)
     }
 
-    /// A permit that was taken was not used.
+    /// Puts back a permit that was taken and not used.
     pub(super) fn put_back(&mut self, until: Instant) {
         self.used = self.used.saturating_sub(1);
         self.put(until, 1);
     }
 
-    /// The server has granted so many to a call that was sent at that time.
+    /// Adds the permits that the server has granted to a call that was sent at this time.
     pub(super) fn granted(&mut self, count: u32, sent: Instant, borrowing: Borrowing) {
         if count > 0 {
             self.put(sent + borrowing.keep, count);
         }
     }
 
-    /// The server has no more before that time.
+    /// Sets that the server has no more permits before this time.
     pub(super) fn none_before(&mut self, at: Instant) {
         self.none_before = Some(at);
     }
 
-    /// How long there is none at the server, as far as is known.
+    /// How long the server has no permit, as far as is known.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         let wait = self.none_before?.saturating_duration_since(now);
         (!wait.is_zero()).then_some(wait)
     }
 
-    /// How many to ask for while so many are waited for. 0: there is no need to ask.
+    /// Returns how many permits to ask for while this many callers wait. 0: there is no need to
+    /// ask.
     ///
-    /// Beyond what is waited for, as many are borrowed as were used lately. They are asked for when
-    /// half of them is left, so that those who come meanwhile do not wait.
+    /// Beyond the callers that wait, it borrows as many permits as were used lately. It asks for
+    /// them when half of them are left, so that later callers do not wait.
     pub(super) fn wanted(&mut self, waiting: u32, now: Instant, borrowing: Borrowing) -> u32 {
         self.expire(now);
         self.turn(now, borrowing);
@@ -83,7 +84,7 @@ impl Bucket {
         }
     }
 
-    /// Whether nothing is known any more that matters.
+    /// Whether the bucket has no state that matters any more.
     pub(super) fn is_idle(&mut self, now: Instant, borrowing: Borrowing) -> bool {
         self.expire(now);
         self.turn(now, borrowing);
@@ -148,7 +149,7 @@ mod tests {
             assert_eq!(bucket.take(now, borrowing), Some(now + KEEP));
         }
         assert_eq!(bucket.take(now, borrowing), None);
-        // Then as many as were used, up to the limit.
+        // Later it borrows as many as were used, up to the limit.
         assert_eq!(bucket.wanted(0, now, borrowing), 3);
         assert_eq!(bucket.wanted(1, now, borrowing), 4);
         assert_eq!(bucket.wanted(1, now, super::tests::borrowing(2)), 3);
@@ -188,14 +189,14 @@ mod tests {
         assert!(bucket.is_idle(start + KEEP * 5, borrowing));
     }
 
-    /// What happens next in one of the processes, after so many milliseconds.
+    /// The next event in one of the processes, after this many milliseconds.
     #[derive(Clone, Debug)]
     enum Event {
-        /// So many callers come.
+        /// This many callers come.
         Come(u32),
-        /// The call that was sent reaches the server, or the answer comes.
+        /// The call reaches the server, or its answer arrives.
         Deliver,
-        /// A caller that has a permit is dropped before it knows.
+        /// A caller with a permit is dropped before it knows.
         GiveUp,
         Dies,
     }
@@ -210,7 +211,8 @@ mod tests {
         prop::collection::vec((0..120_u64, 0..3_usize, event), 1..200)
     }
 
-    /// A call under way: when it was sent, for how many, and how many the server has granted.
+    /// A call in progress: when it was sent, how many permits it asks for, and how many were
+    /// granted.
     struct Call {
         sent: Instant,
         wanted: u32,
@@ -227,9 +229,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
 
-        /// Three processes and a server, with calls that take any time. What is used in any window
-        /// is within the bound, and each process has no more than it may borrow and what is waited
-        /// for.
+        /// Three processes and a server, with calls that take any time. The permits used in any
+        /// window are within the bound, and each process has no more than it may borrow plus the
+        /// callers that wait.
         #[test]
         fn processes_keep_to_the_rate(
             each in 20..400_u64,

@@ -1,4 +1,4 @@
-//! Why there is no permit.
+//! The error of a call that gets no permit.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::error::RedisError;
 #[non_exhaustive]
 #[derive(Error, Debug, Clone)]
 pub enum TryAcquireError {
-    /// The rate of the key, or of all, is used up.
+    /// The rate of the key, or the total, is used up.
     #[error("the rate is used up for {after:?} more")]
     NotYet {
-        /// When there is a permit again, unless another process takes it.
+        /// How long until there is a permit again, unless another process takes it.
         after: Duration,
     },
     /// The server cannot be asked, or refuses.

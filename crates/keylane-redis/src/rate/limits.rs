@@ -6,17 +6,17 @@ use tokio::time::Instant;
 
 use super::spec::Limit;
 
-/// The rates of each key and of all.
+/// The rates, for each key and in total.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) per_key: Option<Limit>,
     pub(super) total: Option<Limit>,
-    /// Those of this process alone.
+    /// The shares of this process alone.
     shares: (Option<Limit>, Option<Limit>),
     epoch: Instant,
 }
 
-/// What was taken of a share.
+/// The use of a share.
 #[derive(Debug, Default)]
 pub(super) struct Local(u64);
 
@@ -31,8 +31,8 @@ impl Limits {
         }
     }
 
-    /// Takes up to so many permits out of the shares of a key and of all. If they are fewer, how
-    /// long there is no more.
+    /// Takes up to this many permits out of the shares of a key and of the total. If it takes
+    /// fewer, it also returns how long there are no more.
     pub(super) fn take_share(
         &self,
         key: &mut Local,
@@ -57,7 +57,7 @@ impl Limits {
         (count, Duration::from_nanos(wait))
     }
 
-    /// Whether what was taken of a share still says something.
+    /// Whether the use of a share still has an effect.
     pub(super) fn matters(&self, local: &Local, now: Instant) -> bool {
         local.0 > self.nanos(now)
     }

@@ -1,4 +1,4 @@
-//! Rates that processes share.
+//! Rates that several processes share.
 //!
 //! ```text
 //!  callers ── acquire ──► permits of this process ──► Ok
@@ -30,37 +30,37 @@ use self::shared::{Entered, Shared};
 use crate::error::RedisError;
 use crate::server::Redis;
 
-/// How often something may start for each key, or in total, over all processes that share the
-/// server.
+/// A rate limit for each key, in total, or both, over all processes that share the server.
 ///
-/// The server keeps, for each key and for all, the time at which all permits that were taken would
-/// be used up evenly (the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, by the
-/// server's clock). A key that is idle costs nothing there once its rate has recovered, and is
-/// forgotten here. Callers of a process that ask at a time share a call, for up to 500 keys, and
-/// permits are borrowed ahead, so that most callers do not wait for the server at all.
+/// For each key and for the total, the server stores the time at which the permits that were taken
+/// would be used up evenly (the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, by the
+/// server's clock). Once its rate has recovered, an idle key costs nothing there, and this process
+/// forgets it. Callers of a process that ask at the same time share a call, for up to 500 keys. The
+/// process borrows permits ahead, so that most callers do not wait for the server at all.
 ///
-/// All processes that share a rate must set the same ones under its name.
+/// All processes that share a rate must set the same limits under its name.
 ///
 /// # How exact it is
 ///
-/// - **At the server** exactly what the rate says: in any time `t`, for a key and in total, at most
-///   `burst + rate × t` permits are granted.
-/// - **Where they are used**, over all processes, at most `burst + rate × (t + keep)` in any time
-///   `t`, because a permit is used within the time for which it is [kept](SharedRateBuilder::keep),
-///   or never. It is also no more than `burst + rate × t` and what the processes held when that
-///   time began: what each has borrowed, at most [`borrow`](SharedRateBuilder::borrow) for each
-///   key, and what was on its way to callers that waited.
-/// - **Too few** start where permits are lost: those that a process has borrowed and does not use
-///   in time, because it has died or has nothing to do, at most `borrow` for each key; and those of
-///   a call whose answer was lost.
-/// - A clock of the server that is set forward is as if that time had passed: at most one more
-///   burst. One that is set back gives nothing twice. A failover or a crash that loses writes is as
-///   if what they took was not taken: at most one more burst for each key that is concerned, and in
-///   total.
-/// - Where the server is away, [`WhenAway`] says what happens.
+/// - **At the server** it is exact: in any time `t`, for a key and in total, at most `burst + rate
+///   × t` permits are granted.
+/// - **Where permits are used**, over all processes, there are at most `burst + rate × (t + keep)`
+///   in any time `t`, because a permit is used within the time for which it is
+///   [kept](SharedRateBuilder::keep), or never. There are also no more than `burst + rate × t` plus
+///   the permits that the processes had when that time began: each has borrowed at most
+///   [`borrow`](SharedRateBuilder::borrow) for each key, and some were on their way to callers that
+///   waited.
+/// - **Too few** are used if permits are lost. A process loses borrowed permits that it does not
+///   use in time, because it has died or is idle: at most `borrow` for each key. The permits of a
+///   call whose answer was lost are lost too.
+/// - If the clock of the server is set forward, it is as if that time had passed: at most one more
+///   burst. If it is set back, no permit is granted twice. If a failover or a crash loses writes,
+///   it is as if those permits were not taken: at most one more burst for each key concerned, and
+///   in total.
+/// - While the server is away, [`WhenAway`] decides.
 ///
-/// Permits are given out first come, first served within a process and a key. Of several processes
-/// that wait, any may be next.
+/// Within a process and a key, permits are given out first come, first served. If several processes
+/// wait, any of them may be next.
 ///
 /// # Clusters
 ///
@@ -103,7 +103,7 @@ impl Drop for LastHandle {
 }
 
 impl SharedRate {
-    /// A rate of this name, to be set up.
+    /// Begins to build a rate of this name.
     pub fn builder(redis: &Redis, name: impl Into<Bytes>) -> SharedRateBuilder {
         SharedRateBuilder::new(redis, name.into())
     }
@@ -114,17 +114,17 @@ impl SharedRate {
         Self { handle }
     }
 
-    /// Waits until the rate of this key, and the total, allow one more, and takes it. It cannot be
-    /// given back.
+    /// Waits until the rate of this key, and the total, allow one more start, and takes a permit.
+    /// It cannot be given back.
     ///
     /// # Errors
     ///
-    /// [`RedisError`] if the server refuses in a way that does not pass. Where it is away, the call
-    /// waits or goes on as [`WhenAway`] says.
+    /// Returns [`RedisError`] if the server refuses with a permanent error. While the server is
+    /// away, the call waits or goes on as [`WhenAway`] says.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime with timers and I/O.
+    /// Panics outside a Tokio runtime with timers and I/O.
     ///
     /// # Cancel safety
     ///
@@ -141,11 +141,11 @@ impl SharedRate {
     }
 
     /// Takes a permit as [`acquire`](Self::acquire) does, if there is one now. It waits for an
-    /// answer of the server, if this process has no permit and does not know that there is none.
+    /// answer of the server if this process has no permit and does not know that there is none.
     ///
     /// # Errors
     ///
-    /// [`TryAcquireError`].
+    /// Returns [`TryAcquireError`].
     ///
     /// # Panics
     ///
@@ -178,8 +178,8 @@ impl SharedRate {
         }
     }
 
-    /// `None`: the answer has come too late, or not at all because the runtime of another caller
-    /// has ended.
+    /// Returns `None` if the answer came too late, or did not come because the runtime of another
+    /// caller has ended.
     async fn once(&self, key: &[u8], is_patient: bool) -> Option<Result<(), TryAcquireError>> {
         match self.handle.shared.enter(key, is_patient) {
             Entered::Permit => Some(Ok(())),

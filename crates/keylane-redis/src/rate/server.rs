@@ -1,4 +1,4 @@
-//! The server, as rates ask it.
+//! The requests of a rate to the server.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -17,7 +17,7 @@ static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua
 
 pub(super) struct Server {
     link: Reconnecting,
-    /// The key of the total, and what stands in front of those of each key.
+    /// This is the key of the total, and `each` the prefix of the keys with a rate of their own.
     total: Bytes,
     each: Bytes,
     limits: Limits,
@@ -33,16 +33,16 @@ impl Server {
         }
     }
 
-    /// Takes so many permits for each key, if there are so many. Returns for each how many there
-    /// were, and if they are fewer, how long there is no more.
+    /// Takes this many permits for each key, or as many as there are. Returns for each how many it
+    /// took, and if they are fewer, how long there are no more.
     ///
-    /// With no key at all it only says whether it could be done.
+    /// Without any key it only reports whether the server could execute it.
     pub(super) async fn take(
         &self,
         asked: &[(Bytes, u32)],
     ) -> Result<Vec<(u32, Duration)>, RedisError> {
         let Limits { per_key, total, .. } = self.limits;
-        // Without a rate per key there is none.
+        // Without a rate per key there are no keys.
         let keys = if per_key.is_some() { asked } else { &[] };
         let take = async |link: &mut Link| {
             let answer = TAKE.run(link, |command| {

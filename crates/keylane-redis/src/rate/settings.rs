@@ -1,4 +1,4 @@
-//! How a rate is shared.
+//! The settings of a rate.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,33 +15,34 @@ use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
 
-/// Permits are kept no longer.
+/// The longest time for which a permit may be kept.
 const LONGEST_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What happens while the server cannot be asked.
+/// What happens while the server is away.
 ///
-/// That is the case when a call has failed in a way that may pass, or was not answered for as long
-/// as permits are kept. It is asked again after 50 milliseconds, and up to each second.
+/// The server is away when a call has failed with a temporary error, or was not answered for as
+/// long as permits are kept. It is asked again after 50 milliseconds, then at growing pauses of up
+/// to a second.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenAway {
-    /// Nothing starts, but with permits that were borrowed before.
+    /// Nothing starts, except with permits that were borrowed before.
     #[default]
     Stop,
     /// Each process goes on with its share of the rates: the rate and the burst divided by the
-    /// number of processes, and a burst of 1 at least.
+    /// number of processes, with a burst of 1 at least.
     ///
-    /// As long as there are no more processes than that, they start no more together than the rates
+    /// If there are no more processes than this number, all together start no more than the rates
     /// allow, with a burst of one for each process where that is more. A process begins with its
-    /// whole share of the burst, and does not know what it has taken from the server: each change
-    /// from one to the other can cost one burst more.
+    /// whole share of the burst, and does not count the permits that it got from the server: each
+    /// change between the two can cost one more burst.
     LocalShare {
-        /// How many processes there are, at most.
+        /// The largest number of processes.
         processes: u32,
     },
 }
 
-/// A [`SharedRate`] that is being set up.
+/// Builds a [`SharedRate`].
 ///
 /// # Examples
 ///
@@ -86,47 +87,48 @@ impl SharedRateBuilder {
         }
     }
 
-    /// How often something may start for each key. Without it all keys are one.
+    /// Sets the rate for each key. Without it all keys are one.
     pub fn per_key(mut self, rate: Quota) -> Self {
         self.per_key = Some(rate);
         self
     }
 
-    /// How often something may start, whatever its key.
+    /// Sets the rate over all keys.
     pub fn total(mut self, rate: Quota) -> Self {
         self.total = Some(rate);
         self
     }
 
-    /// Most permits of a key that this process borrows ahead; 10 unless set, and none with 0.
-    /// Without a rate per key it is the most permits in all. It borrows no more than it has used
-    /// lately, within the time for which permits are kept, and nothing for a key that is used for
-    /// the first time.
+    /// Limits how many permits of a key this process borrows ahead; 10 by default. With 0 it
+    /// borrows none. Without a rate per key it limits the borrowed permits in total. The process
+    /// borrows no more than it has used lately, within the time for which permits are kept, and
+    /// none for a key that is used for the first time.
     pub fn borrow(mut self, most: u32) -> Self {
         self.borrowing.most = most;
         self
     }
 
-    /// How long a permit may be used after it was asked for; 1 second unless set, and a day at most. It
-    /// is lost then. This is also how long the server may take to answer, so it must be longer than that
-    /// takes.
+    /// Sets how long a permit may be used after the request for it; 1 second by default, and a day
+    /// at most. Later it is lost. This is also how long the server may take to answer, so it must
+    /// be longer than the server needs.
     pub fn keep(mut self, time: Duration) -> Self {
         self.borrowing.keep = time;
         self
     }
 
-    /// What happens while the server cannot be asked; [`WhenAway::Stop`] unless set.
+    /// Sets what happens while the server is away; [`WhenAway::Stop`] by default.
     pub fn when_away(mut self, policy: WhenAway) -> Self {
         self.when_away = policy;
         self
     }
 
-    /// The rate. Nothing is connected yet.
+    /// Builds the rate. It connects at its first use, not before.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if the name is empty or has braces and nothing between them, if there is no
-    /// rate, if one is zero or too large, or if another setting is zero that must not be.
+    /// Returns [`ConfigError`] if the name is empty or has braces with no text between them, if
+    /// there is no rate, if a rate is zero or too large, or if another setting is zero that must
+    /// not be.
     pub fn build(self) -> Result<SharedRate, ConfigError> {
         names::check("name", &self.name)?;
         if self.per_key.is_none() && self.total.is_none() {

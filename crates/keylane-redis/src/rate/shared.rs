@@ -1,9 +1,9 @@
-//! What the callers of one process share: the permits that it has, those who wait for one, and when
-//! the server is asked.
+//! The state that the callers of one process share: permits, waiting callers, and times of
+//! requests.
 //!
-//! Callers only look and wait. One task asks the server for all of them, and ends when nothing is
-//! left to ask. It runs in the runtime of the caller that has started it. If that runtime ends, or
-//! does not run any more, those who wait start another one, in theirs.
+//! Callers only look and wait. One task asks the server for all of them, and ends when there is
+//! nothing more to ask for. It runs in the runtime of the caller that has started it. If that
+//! runtime ends, or stops running, the waiting callers start another task in their own.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ use crate::error::RedisError;
 /// Most keys in a call.
 const AT_ONCE: usize = 500;
 
-/// Fewer keys than these are not looked through for those to forget.
+/// With fewer keys than this, it does not search for keys to forget.
 const FEW: usize = 1_024;
 
 /// The first pause after the server could not be asked, and the longest.
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) borrowing: Borrowing,
     limits: Limits,
     when_away: WhenAway,
-    /// There is something new to ask.
+    /// Notified when there is something new to ask for.
     pub(super) wake: Notify,
     state: Mutex<State>,
 }
@@ -45,27 +45,27 @@ struct State {
     keys: HashMap<Bytes, Entry>,
     /// The keys to ask for, and when.
     due: BTreeSet<(Instant, Bytes)>,
-    /// The task that asks, if there is one. Another one that is still there was replaced.
+    /// The current task, if there is one. Any other task that still exists was replaced.
     asker: Option<Asker>,
     askers: u64,
-    /// How often a key was given something.
+    /// How often a key was served.
     turns: u64,
     away: Option<Away>,
-    /// What was taken of the local share of the total.
+    /// The use of the local share of the total.
     local: Local,
-    /// With so many keys, those are forgotten of which nothing is known that matters.
+    /// With this many keys, it forgets those whose state does not matter.
     sweep_at: usize,
 }
 
-/// A task that asks.
+/// A task that asks the server.
 #[derive(Clone, Copy)]
 struct Asker {
     number: u64,
-    /// When it is here again at the latest, if its runtime runs.
+    /// When it is back at the latest, if its runtime runs.
     expected: Instant,
 }
 
-/// The server could not be asked.
+/// The state while the server is away.
 struct Away {
     error: RedisError,
     retry_at: Instant,
@@ -76,13 +76,13 @@ struct Away {
 struct Entry {
     bucket: Bucket,
     waiting: VecDeque<Waiter>,
-    /// With so many waiting, those are forgotten that are gone.
+    /// With this many waiters, it forgets those that are gone.
     forget_at: usize,
-    /// Where it is in `due`.
+    /// Its time in `due`.
     due: Option<Instant>,
-    /// When it was given something last, in turns: who has waited longest is asked for first.
+    /// The turn in which it was served last: the key that has waited longest is asked for first.
     served: u64,
-    /// It is in the call that is under way.
+    /// Whether it is in the call in progress.
     is_asked: bool,
     local: Local,
 }
@@ -91,27 +91,27 @@ type Answer = Result<Grant, TryAcquireError>;
 
 struct Waiter {
     answer: oneshot::Sender<Answer>,
-    /// It waits for as long as it takes.
+    /// Whether it waits for as long as necessary.
     is_patient: bool,
 }
 
-/// What is to be told when the lock is gone.
+/// Answers to send after the lock is released.
 type Told = Vec<(Waiter, Answer)>;
 
-/// What a caller finds.
+/// The state that a caller finds.
 pub(super) enum Entered {
     Permit,
     Refused(TryAcquireError),
     Wait(oneshot::Receiver<Answer>),
 }
 
-/// What the task is to do next.
+/// The next step of the task.
 pub(super) enum Next {
-    /// For each key, how many permits.
+    /// Asks for this many permits of each key.
     Ask(Vec<(Bytes, u32)>),
-    /// Nothing before that.
+    /// Does nothing before this time.
     Wait(Instant),
-    /// Nothing at all. Another task will do what comes later.
+    /// Ends. Another task does later work.
     End,
 }
 
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    /// A caller wants a permit.
+    /// Takes a permit for a caller, or queues the caller.
     pub(super) fn enter(self: &Arc<Self>, key: &[u8], is_patient: bool) -> Entered {
         // Without a rate per key all keys are one.
         let key = self.limits.per_key.map_or(&b""[..], |_| key);
@@ -179,8 +179,8 @@ impl Shared {
         found
     }
 
-    /// Those who have waited for long look whether the task still runs. If not, its runtime does
-    /// not, and it is replaced by another one, here.
+    /// Checks whether the task still runs; callers that have waited long call it. If the task's
+    /// runtime does not run, another task replaces it, in the caller's runtime.
     pub(super) fn look_after(self: &Arc<Self>) {
         let runtime = Handle::current();
         let now = Instant::now();
@@ -205,7 +205,8 @@ impl Shared {
         runtime.spawn(asker::run(Arc::clone(self), number));
     }
 
-    /// Has the server asked for a key, if there is need to. Whether that is news.
+    /// Lists a key to be asked for, if that is necessary. Returns whether that is news for the
+    /// task.
     fn list(&self, state: &mut State, key: &Bytes, now: Instant) -> bool {
         let stopped_until = self.stopped(state, now).map(|away| away.retry_at);
         let Some(entry) = state.keys.get_mut(key) else {
@@ -217,7 +218,7 @@ impl Shared {
         let waiting = entry.waiting();
         let wait = entry.bucket.wait(now);
         let wanted = entry.bucket.wanted(waiting, now, self.borrowing);
-        // What no caller waits for is not asked for while there is none.
+        // Without a waiting caller, it asks for nothing while the server has no permits or is away.
         if wanted == 0 || waiting == 0 && (wait.is_some() || state.away.is_some()) {
             return false;
         }
@@ -231,8 +232,8 @@ impl Shared {
         true
     }
 
-    /// What the task is to do next. While the server is away and each process has its share, that
-    /// share is given out here.
+    /// Returns the next step of the task. While the server is away and each process uses its share,
+    /// it gives out that share here.
     pub(super) fn next(self: &Arc<Self>, number: u64, is_probing: bool) -> Next {
         let now = Instant::now();
         let mut told = Told::new();
@@ -277,7 +278,7 @@ impl Shared {
                 let due = probe_at.map_or(*due, |at| at.min(*due));
                 Next::Wait(stopped_until.map_or(due, |until| due.max(until)))
             }
-            // Otherwise the server would never be found to be back where callers are few.
+            // Otherwise, with few callers, the task would never see that the server is back.
             None if is_probing => Next::Wait(now + self.borrowing.keep),
             None => Next::End,
         };
@@ -292,13 +293,13 @@ impl Shared {
         next
     }
 
-    /// Whether it is time to find out whether the server is back, while each process has its share.
+    /// Whether to probe if the server is back, while each process uses its share.
     pub(super) fn is_probe_due(&self) -> bool {
         let retry_at = self.shares_until(&self.state());
         retry_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// While each process has its share: when the server is to be asked again.
+    /// While each process uses its share, returns when to ask the server again.
     fn shares_until(&self, state: &State) -> Option<Instant> {
         match self.when_away {
             WhenAway::LocalShare { .. } => Some(state.away.as_ref()?.retry_at),
@@ -306,7 +307,7 @@ impl Shared {
         }
     }
 
-    /// Gives out what the share of this process has for those who wait for a key.
+    /// Gives out the share of this process to the callers that wait for a key.
     fn share(self: &Arc<Self>, state: &mut State, key: &Bytes, now: Instant, told: &mut Told) {
         let State { keys, local, .. } = state;
         let Some(entry) = keys.get_mut(key) else {
@@ -319,8 +320,8 @@ impl Shared {
         self.grant(state, key, taken, (now, now), told);
     }
 
-    /// So many permits were granted for a key, at a time that is over, and there are no more for so
-    /// long from now on.
+    /// Adds the permits that were granted for a key at a past time. There are no more for this long
+    /// from now on.
     fn grant(
         self: &Arc<Self>,
         state: &mut State,
@@ -345,8 +346,8 @@ impl Shared {
         self.list(state, key, now);
     }
 
-    /// The server has answered a call that was sent at that time: for each key how many permits it
-    /// grants, and how long there are no more.
+    /// Processes the answer to a call that was sent at this time: for each key how many permits the
+    /// server grants, and how long there are no more.
     pub(super) fn answered(
         self: &Arc<Self>,
         number: u64,
@@ -358,7 +359,7 @@ impl Shared {
         let mut told = Told::new();
         let mut state = self.state();
         if !state.is_asked_by(number) {
-            // What was granted to it is lost.
+            // Its permits are lost.
             return;
         }
         match answer {
@@ -405,8 +406,8 @@ impl Shared {
         tell(told);
     }
 
-    /// Gives the permits of a key to those who wait for them, and tells the others who do not wait
-    /// for long.
+    /// Gives the permits of a key to the callers that wait for them, and answers callers that do
+    /// not wait long.
     fn deliver(self: &Arc<Self>, entry: &mut Entry, key: &Bytes, now: Instant, told: &mut Told) {
         entry.forget_some();
         while !entry.waiting.is_empty()
@@ -427,7 +428,7 @@ impl Shared {
         }
     }
 
-    /// A permit was not used.
+    /// Puts back a permit that was not used.
     fn put_back(self: &Arc<Self>, key: &Bytes, until: Instant) {
         let now = Instant::now();
         let mut told = Told::new();
@@ -440,8 +441,8 @@ impl Shared {
         tell(told);
     }
 
-    /// The task has ended before it was done: its runtime has. Those who wait are woken up, and the
-    /// first of them starts another one.
+    /// Handles the end of a task before it was done, with its runtime. Wakes the callers that wait;
+    /// the first of them starts another task.
     pub(super) fn asker_is_gone(&self, number: u64) {
         let mut state = self.state();
         if !state.is_asked_by(number) {
@@ -459,13 +460,13 @@ impl Shared {
         drop(waiting);
     }
 
-    /// There is no handle any more, and so no caller.
+    /// Closes the state: there is no handle any more, and so no caller.
     pub(super) fn close(&self) {
         self.state().due.clear();
         self.wake.notify_one();
     }
 
-    /// Why nothing may start now.
+    /// Returns why nothing may start now.
     fn stopped<'a>(&self, state: &'a State, now: Instant) -> Option<&'a Away> {
         let away = state.away.as_ref()?;
         (self.when_away == WhenAway::Stop && now < away.retry_at).then_some(away)
@@ -483,12 +484,12 @@ impl Shared {
                 || !entry.bucket.is_idle(now, self.borrowing)
                 || self.limits.matters(&entry.local, now)
         });
-        // As many again must come before the next time, so that it costs the same for each.
+        // As many keys again must come before the next time, so that the cost per key is constant.
         state.sweep_at = (keys.len() * 2).max(FEW);
         keys.shrink_to(state.sweep_at);
     }
 
-    /// How many keys are known.
+    /// Returns the number of known keys.
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
         self.state().keys.len()
@@ -515,13 +516,13 @@ impl State {
 }
 
 impl Entry {
-    /// Callers that were dropped do not count.
+    /// Forgets callers that were dropped.
     fn forget_gone(&mut self) {
         self.waiting.retain(|waiter| !waiter.answer.is_closed());
         self.forget_at = (self.waiting.len() * 2).max(16);
     }
 
-    /// The same, but only those in front, and the others now and then.
+    /// Forgets dropped callers at the front, and the others at intervals.
     fn forget_some(&mut self) {
         if self.waiting.len() >= self.forget_at {
             self.forget_gone();
@@ -539,8 +540,7 @@ impl Entry {
         u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
     }
 
-    /// Tells those who wait that there is no permit: all of them, or those who do not wait for
-    /// long.
+    /// Answers that there is no permit: to all waiting callers, or to those that do not wait long.
     fn refuse(&mut self, all: bool, error: &RedisError, told: &mut Told) {
         for waiter in std::mem::take(&mut self.waiting) {
             match waiter.is_patient && !all {
@@ -551,7 +551,7 @@ impl Entry {
     }
 }
 
-/// Without the lock. A permit of a caller that is gone is put back.
+/// Sends answers, without the lock. Puts back the permit of a caller that is gone.
 fn tell(told: Told) {
     for (waiter, answer) in told {
         let _ = waiter.answer.send(answer);
@@ -574,7 +574,7 @@ impl Grant {
         }
     }
 
-    /// Whether it could be used: it is not kept for longer than was said.
+    /// Uses the permit. Returns whether that is allowed: it may have been kept too long.
     pub(super) fn redeem(mut self) -> bool {
         let is_valid = Instant::now() < self.until;
         if is_valid {
@@ -598,7 +598,7 @@ mod tests {
     use crate::rate::{Quota, SharedRate, SharedRateBuilder};
     use crate::server::Redis;
 
-    /// Nothing listens there.
+    /// No server listens at this address.
     fn without_server() -> SharedRateBuilder {
         let redis = Redis::at("redis://127.0.0.1:1/").unwrap();
         let policy = WhenAway::LocalShare { processes: 1 };
@@ -628,7 +628,7 @@ mod tests {
         );
     }
 
-    /// A rate with one caller that waits, as the call under way is to find it.
+    /// A rate with one waiting caller, as the call in progress finds it.
     fn with_one_that_waits() -> (SharedRate, Bytes, oneshot::Receiver<Answer>) {
         let rate = without_server().per_key(Quota::per_second(1)).build();
         let (rate, key) = (rate.unwrap(), Bytes::from_static(b"key"));
@@ -638,8 +638,8 @@ mod tests {
         (rate, key, told)
     }
 
-    /// What was granted is kept from the time of the question on, since the server counts from a
-    /// time that is not before.
+    /// Permits are kept from the time of the request on, since the server counts from that time or
+    /// later.
     #[tokio::test]
     async fn an_answer_that_comes_too_late_gives_nothing() {
         let (rate, key, mut told) = with_one_that_waits();
@@ -667,7 +667,7 @@ mod tests {
         assert_eq!(bucket.take(sent, shared.borrowing), None);
     }
 
-    /// Its caller may have been asleep since it was told.
+    /// Its caller may have been asleep since the answer.
     #[tokio::test]
     async fn a_permit_that_was_told_too_long_ago_is_not_used() {
         let (rate, key, _told) = with_one_that_waits();

@@ -1,13 +1,13 @@
-//! A rate, as a user writes it.
+//! The public form of a rate.
 
 use std::time::Duration;
 
 use crate::error::ConfigError;
 
-/// So many starts per period, and how many of them may come at once, over all processes.
+/// A number of starts per period, and how many of them may come at once, over all processes.
 ///
 /// Starts are spread evenly: `per_second(10)` is one every 100 ms, and not ten at the beginning of
-/// each second. What was not used is saved up to the [`burst`](Self::burst). The time between two
+/// each second. Unused starts are saved, up to the [`burst`](Self::burst). The time between two
 /// starts is rounded up to a whole nanosecond, so that the rate is never exceeded.
 ///
 /// It is the Generic Cell Rate Algorithm of ITU-T Recommendation I.371, in its form of virtual
@@ -33,12 +33,12 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// This many starts per second.
+    /// Creates a quota of this many starts per second.
     pub const fn per_second(count: u32) -> Self {
         Self::per(count, Duration::from_secs(1))
     }
 
-    /// This many starts per period.
+    /// Creates a quota of this many starts per period.
     pub const fn per(count: u32, period: Duration) -> Self {
         Self {
             count,
@@ -47,21 +47,22 @@ impl Quota {
         }
     }
 
-    /// How many may start at once after a time without any. Unless set, it is what the rate gives
-    /// in 100 milliseconds, and 1 for rates of less than 20 a second: what a process borrows, and
-    /// what came to be free while it asked, is taken out of the burst.
+    /// Sets how many may start at once after an idle time. The default is the number of starts in
+    /// 100 milliseconds, and 1 for rates of less than 20 a second. The burst also covers the
+    /// permits that a process borrows, and those that became free during its request.
     #[must_use]
     pub const fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
         self
     }
 
-    /// What the scripts count with.
+    /// Returns the form that the scripts use.
     ///
     /// # Errors
     ///
-    /// `Zero`, if nothing could ever start, or if the period has no length. `TooLarge`, if it is
-    /// more than one start per nanosecond, or if saving up the burst takes more than 100 days.
+    /// Returns `Zero` if nothing could ever start, or if the period has no length. Returns
+    /// `TooLarge` if there is more than one start per nanosecond, or if saving the whole burst
+    /// takes more than 100 days.
     pub(super) fn limit(&self, setting: &'static str) -> Result<Limit, ConfigError> {
         if self.count == 0 || self.burst == Some(0) || self.period.is_zero() {
             return Err(ConfigError::Zero(setting));
@@ -82,22 +83,22 @@ impl Quota {
     }
 }
 
-/// In nanoseconds, what the burst is worth unless set.
+/// The default burst, as the nanoseconds in which the rate yields it.
 const AT_ONCE: u128 = 100_000_000;
 
-/// 100 days in nanoseconds: less than 2^53, up to which the numbers of a script are exact.
+/// 100 days in nanoseconds: less than 2^53, the limit of exact numbers in a script.
 const LONGEST: u64 = 100 * 24 * 60 * 60 * 1_000_000_000;
 
 /// A rate, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// From one start to the next, in nanoseconds, when they come evenly.
+    /// Nanoseconds from one start to the next at an even pace.
     pub(super) each: u64,
     pub(super) burst: u32,
 }
 
 impl Limit {
-    /// The part of one of so many processes.
+    /// Returns the part of one of this many processes.
     pub(super) fn share(self, processes: u32) -> Self {
         Self {
             each: self.each.saturating_mul(u64::from(processes)),
@@ -109,9 +110,9 @@ impl Limit {
         self.each.saturating_mul(u64::from(self.burst))
     }
 
-    /// Takes up to so many permits now, as the script does. `word` is the time at which all that
-    /// was taken would be used up evenly; times are nanoseconds since an epoch of the caller's, and
-    /// 0 is a word that was never used.
+    /// Takes up to this many permits now, as the script does. `word` is the time at which all
+    /// permits that were taken would be used up evenly; times are nanoseconds since an epoch of the
+    /// caller's, and 0 is a word that was never used.
     pub(super) fn take(self, word: &mut u64, now: u64, wanted: u32) -> u32 {
         let taken = self.free(*word, now).min(wanted);
         if taken > 0 {
@@ -121,13 +122,13 @@ impl Limit {
         taken
     }
 
-    /// How many permits there are now.
+    /// Returns how many permits there are now.
     pub(super) fn free(self, word: u64, now: u64) -> u32 {
         let free = self.full().saturating_sub(ahead(word, now)) / self.each;
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
-    /// How many nanoseconds it takes until there is one more.
+    /// Returns how many nanoseconds it takes until there is one more.
     pub(super) fn wait(self, word: u64, now: u64) -> u64 {
         let next = ahead(word, now).saturating_add(self.each);
         next.saturating_sub(self.full())

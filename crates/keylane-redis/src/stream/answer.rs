@@ -1,4 +1,4 @@
-//! Answers of the server, and what can be done where it cannot answer.
+//! Answers of the server, and the reaction when it cannot answer.
 
 use bytes::Bytes;
 use keylane_source::SourceError;
@@ -15,10 +15,10 @@ pub(super) type Fields = Vec<(Bytes, Bytes)>;
 pub(super) enum Failure {
     /// The server cannot do it now, and has done nothing: ask again.
     Unable(RedisError),
-    /// The server does not do it for this stream until someone has changed something: a key of another
-    /// type, a right that is missing.
+    /// The server refuses this for the stream until an operator changes something: a key of another
+    /// type, a missing right.
     Lasting(RedisError),
-    /// Open the source again.
+    /// The connection has failed: open the source again.
     Failed(RedisError),
 }
 
@@ -44,8 +44,8 @@ impl From<RedisError> for Failure {
 }
 
 impl Failure {
-    /// What it is in a cluster, where another part may be well: its client finds the nodes anew, and no
-    /// other connection would do more.
+    /// Returns the failure that this is in a cluster, where another part may be well: the client
+    /// finds the nodes again, and another connection would not help.
     pub(super) fn in_cluster(self) -> Self {
         match self {
             Self::Failed(error) if error.is_retryable() => Self::Unable(error),
@@ -61,7 +61,7 @@ impl From<Failure> for SourceError {
     }
 }
 
-/// Another program answers, or a later version.
+/// The answer comes from another program, or from a later version.
 pub(super) fn incomprehensible() -> Failure {
     Failure::Failed(RedisError::new(
         ErrorKind::Other,
@@ -95,7 +95,7 @@ pub(super) fn id(value: &Value) -> Option<EntryId> {
     }
 }
 
-/// The elements of an array; none if there is nothing.
+/// Returns the elements of an array; no element for nil.
 pub(super) fn list(value: Value) -> Option<Vec<Value>> {
     match value {
         Value::Nil => Some(Vec::new()),
@@ -103,7 +103,7 @@ pub(super) fn list(value: Value) -> Option<Vec<Value>> {
     }
 }
 
-/// As many elements as are wanted.
+/// Returns exactly this many elements.
 pub(super) fn tuple<const N: usize>(value: Value) -> Option<[Value; N]> {
     let mut values = list(value)?;
     values.truncate(N);
@@ -123,7 +123,7 @@ pub(super) fn fields(value: Value) -> Option<Fields> {
     Some(fields)
 }
 
-/// Entries as `XRANGE` has them.
+/// Parses entries in the form of `XRANGE`.
 pub(super) fn entries(value: Value) -> Option<Vec<(EntryId, Fields)>> {
     let entry = |value| {
         let [name, body] = tuple(value)?;
@@ -132,7 +132,7 @@ pub(super) fn entries(value: Value) -> Option<Vec<(EntryId, Fields)>> {
     list(value)?.into_iter().map(entry).collect()
 }
 
-/// The entries of the first stream of an answer to `XREADGROUP`.
+/// Parses the entries of the first stream of an answer to `XREADGROUP`.
 pub(super) fn read_of_one(value: Value) -> Option<Vec<(EntryId, Fields)>> {
     let first = match value {
         Value::Nil => return Some(Vec::new()),

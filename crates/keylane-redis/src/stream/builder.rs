@@ -1,4 +1,4 @@
-//! What a source is built with.
+//! The settings of a source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
 
-/// Where a group begins that is not there yet.
+/// Where a new group begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamStart {
-    /// At the first entry of the stream: nothing is left out.
+    /// At the first entry of the stream: no entry is left out.
     #[default]
     Earliest,
-    /// At the end of the stream: only what is added from now on.
+    /// At the end of the stream: only entries from now on.
     Latest,
 }
 
-/// Which entries are cut off a stream while it is consumed.
+/// Which entries are trimmed from a stream while it is consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamTrim {
     /// None.
     #[default]
     Never,
-    /// Those that all groups of the stream have had and acked. A group that lags, or that nothing reads
-    /// any more, keeps all entries that it has not had: remove it with `XGROUP DESTROY`.
+    /// Entries that all groups of the stream have read and acked. A group that lags, or that has no
+    /// reader any more, keeps all entries that it has not read: remove it with `XGROUP DESTROY`.
     Settled,
 }
 
-/// How streams are read. See [`StreamSource::builder`].
+/// Builds a [`StreamSource`]. See [`StreamSource::builder`].
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct StreamBuilder {
@@ -44,7 +44,7 @@ pub struct StreamBuilder {
     settings: Settings,
 }
 
-/// A builder whose settings go together.
+/// The settings of a builder, checked.
 pub(super) struct Config {
     pub(super) redis: Redis,
     pub(super) settings: Settings,
@@ -89,7 +89,7 @@ impl StreamBuilder {
         }
     }
 
-    /// Reads this stream, beside others that are named. It is made if it is not there.
+    /// Reads this stream, in addition to others. It is created if it does not exist.
     pub fn stream(mut self, name: impl Into<Bytes>) -> Self {
         let name = name.into();
         if !self.settings.streams.contains(&name) {
@@ -98,115 +98,117 @@ impl StreamBuilder {
         self
     }
 
-    /// Reads these streams.
+    /// Reads these streams, in addition to others.
     pub fn streams<N: Into<Bytes>>(self, names: impl IntoIterator<Item = N>) -> Self {
         names.into_iter().fold(self, Self::stream)
     }
 
-    /// Reads the streams `name:0`, `name:1` and so on, so many of them: a stream in partitions. A producer
-    /// adds an entry to the one that [`partition_of`](crate::partition_of) says for its key.
+    /// Reads a stream in partitions: this many streams `name:0`, `name:1` and so on. A producer
+    /// adds an entry to the stream that [`partition_of`](crate::partition_of) returns for its key.
     ///
-    /// All members of the group must say the same number. In a cluster each partition is in a slot of its
-    /// own, unless the name has braces.
+    /// All members of the group must set the same number. In a cluster each partition is in a slot
+    /// of its own, unless the name has braces.
     pub fn partitions(self, name: impl AsRef<str>, count: u32) -> Self {
         let name = name.as_ref();
         self.streams((0..count).map(|number| format!("{name}:{number}")))
     }
 
-    /// What this process is called in `XINFO CONSUMERS`; the number of the process unless set. There is a
-    /// fencing token behind it, and a number of the take-over.
+    /// Sets the name of this process in `XINFO CONSUMERS`; the process id by default. A fencing
+    /// token and the number of the take-over follow it.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.settings.name = name.into();
         self
     }
 
-    /// In which fields of an entry the parts of a message are.
+    /// Sets which fields of an entry contain the parts of a message.
     pub fn fields(mut self, fields: StreamFields) -> Self {
         self.settings.fields = fields;
         self
     }
 
-    /// The field of the key; `key` unless set.
+    /// Sets the field of the key; `key` by default.
     pub fn key_field(mut self, name: impl Into<Bytes>) -> Self {
         self.settings.fields = self.settings.fields.key(name);
         self
     }
 
-    /// The field of the payload; `payload` unless set.
+    /// Sets the field of the payload; `payload` by default.
     pub fn payload_field(mut self, name: impl Into<Bytes>) -> Self {
         self.settings.fields = self.settings.fields.payload(name);
         self
     }
 
-    /// Where a group begins that is not there yet; [`StreamStart::Earliest`] unless set.
+    /// Sets where a new group begins; [`StreamStart::Earliest`] by default.
     pub fn start_at(mut self, start_at: StreamStart) -> Self {
         self.settings.start_at = start_at;
         self
     }
 
-    /// For how long a stream is owned without a renewal, from 100 milliseconds to a day; 10 seconds unless
-    /// set. It is renewed after a third of that, or later if it is
-    /// [long](keylane_leases::Leases::acquire). A process that crashes, or is paused for longer, is followed
-    /// by another one after this time. All members of the group should say the same.
+    /// Sets how long a stream is owned without a renewal, from 100 milliseconds to a day; 10
+    /// seconds by default. The lease is renewed after a third of that, or later if it is
+    /// [long](keylane_leases::Leases::acquire). If a process crashes, or is paused for longer,
+    /// another one takes its streams over after this time. All members of the group should set the
+    /// same.
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// The leases under which streams are owned; [`RedisLeases`](crate::RedisLeases) in the same server
-    /// unless set. All members of the group must have leases of the same store.
+    /// Sets the leases under which streams are owned; [`RedisLeases`](crate::RedisLeases) in the
+    /// same server by default. All members of the group must use leases of the same store.
     pub fn leases(mut self, leases: Leases) -> Self {
         self.settings.leases = Some(leases);
         self
     }
 
-    /// Up to how many entries of each stream wait here until they are handed over; 1,000 unless set. Fewer
-    /// if they are large: about 16 MiB.
+    /// Limits how many entries of each stream are read ahead; 1,000 by default. If entries are
+    /// large, it reads fewer: about 16 MiB.
     pub fn read_ahead(mut self, entries: usize) -> Self {
         self.settings.read_ahead = entries;
         self
     }
 
-    /// Keeps dead letters in this stream: those of a dispatcher that is built with
-    /// `OnExhausted::AtSource`. See [`StreamSource`] for what they say.
+    /// Writes dead letters to this stream, if the dispatcher is built with `OnExhausted::AtSource`.
+    /// [`StreamSource`] describes the letters.
     pub fn dead_letters(mut self, stream: impl Into<Bytes>) -> Self {
         self.settings.letters = Some(stream.into());
         self
     }
 
-    /// Deletes entries when they are acked, once all groups of the stream have acked them. A server without
-    /// `XACKDEL` (before Redis 8.2, and Valkey) deletes them if there is no other group.
+    /// Deletes entries after all groups of the stream have acked them. A server without `XACKDEL`
+    /// (before Redis 8.2, and Valkey) deletes them if there is no other group.
     pub fn delete_acked(mut self) -> Self {
         self.settings.deletes = true;
         self
     }
 
-    /// Which entries are cut off the streams that this process owns; [`StreamTrim::Never`] unless set.
+    /// Sets which entries are trimmed from the streams that this process owns;
+    /// [`StreamTrim::Never`] by default.
     pub fn trim(mut self, trim: StreamTrim) -> Self {
         self.settings.trim = trim;
         self
     }
 
-    /// How often they are cut off; every 10 seconds unless set.
+    /// Sets the interval of trimming; 10 seconds by default.
     pub fn trim_every(mut self, interval: Duration) -> Self {
         self.settings.trim_every = interval;
         self
     }
 
-    /// Notes each attempt before it starts. Without it the first attempt at an entry that was not handed
-    /// over before needs no note, so that a crash during it does not count. With it each message costs a
-    /// round trip, and waits for it for up to 100 milliseconds.
+    /// Notes each attempt before it starts. Without it the first attempt at an entry that is handed
+    /// over for the first time needs no note, so a crash during it does not count. With it each
+    /// message costs a round trip, and waits up to 100 milliseconds for it.
     pub fn exact_starts(mut self) -> Self {
         self.settings.exact_starts = true;
         self
     }
 
-    /// Checks the settings. Nothing is connected before the source is consumed.
+    /// Checks the settings. The source connects when it is consumed, not before.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], if something is missing, empty or zero, if a name has no clear slot in a cluster, or
-    /// if a stream cannot be leased for that time.
+    /// Returns [`ConfigError`] if a setting is missing, empty or zero, if a name has no clear slot
+    /// in a cluster, or if a stream cannot be leased for the set time.
     pub fn build(self) -> Result<StreamSource, ConfigError> {
         let settings = &self.settings;
         names::check("group", &settings.group)?;

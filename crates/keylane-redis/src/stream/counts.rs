@@ -1,33 +1,34 @@
-//! What a source has counted.
+//! The counters of a source.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a source has counted so far, over all its streams.
+/// The counters of a source, over all its streams.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
     /// Streams that it owns now.
     pub owned: u64,
-    /// How often a stream came to it.
+    /// How often it took a stream over.
     pub gained: u64,
-    /// How often a stream went, by a rebalance or a loss. Not those that went with an error of the
-    /// connection, or at the end.
+    /// How often a stream left it, by a rebalance or a loss. Streams that leave because of a
+    /// connection error, or at the end, do not count.
     pub gone: u64,
-    /// Pending entries that were deleted or cut off before they were handled. They are acked away.
+    /// Pending entries that were deleted or trimmed before they were handled. The source acks them.
     pub bodiless: u64,
-    /// How often a stream was lost because it, its group or the consumer in it was removed or made again, or
-    /// because its server has another history: a replica was promoted, or a node was started anew.
+    /// How often a stream was lost because it, its group or the consumer in it was removed or
+    /// created again, or because its server has another history: a replica was promoted, or a node
+    /// was restarted.
     pub changed: u64,
-    /// Acks that came when another process owned the stream already, or when the stream had changed, or that
-    /// the server has refused. Their messages may come again.
+    /// Acks without effect: another process owned the stream already, the stream had changed, or
+    /// the server refused them. Their messages may come again.
     pub refused: u64,
-    /// Entries that were cut off because all groups had acked them.
+    /// Entries that were trimmed because all groups had acked them.
     pub trimmed: u64,
-    /// How often entries were found that a former owner had taken after the take-over.
+    /// How often a former owner had read entries after the take-over.
     pub strays: u64,
 }
 
-/// A handle: clones count together.
+/// A handle: its clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters(Arc<Mutex<StreamCounts>>);
 
@@ -41,12 +42,13 @@ impl Counters {
     }
 }
 
-/// The view into a source from outside. See [`StreamSource::watch`](crate::StreamSource::watch).
+/// A handle to watch a source that is consumed. See
+/// [`StreamSource::watch`](crate::StreamSource::watch).
 #[derive(Clone, Debug)]
 pub struct StreamWatch(pub(super) Counters);
 
 impl StreamWatch {
-    /// What was counted so far.
+    /// Returns the current counters.
     pub fn counts(&self) -> StreamCounts {
         self.0.get()
     }

@@ -1,4 +1,4 @@
-//! In which order the entries of one stream are read by its owner. Pure.
+//! The order in which the owner reads the entries of one stream. Pure.
 //!
 //! ```text
 //!  Pending ── nothing more is pending ──► New ◄──────────────┐
@@ -7,16 +7,16 @@
 //!         since the take-over              └──► Gap ─────────┘
 //! ```
 //!
-//! What is handed over has ascending ids. A former owner that does not know yet that it is one may read
-//! once more; what it takes is pending for it, and above everything that was handed over before. Each read
-//! says which entry is the first one pending above those: if it is not the first one of the read, the
-//! entries between are taken first.
+//! Entries are handed over with ascending ids. A former owner that does not know yet that it has
+//! lost the stream may read once more. Those entries are pending for it, and are above all entries
+//! that were handed over before. So each read also asks for the first pending entry above those. If
+//! it is not the first entry of the read, the entries in between are taken first.
 
 use super::id::EntryId;
 
 #[derive(Debug)]
 pub(super) struct Cursor<T> {
-    /// Everything up to here was handed over, or had settled before.
+    /// All entries up to this one were handed over, or had settled before.
     last: EntryId,
     phase: Phase<T>,
 }
@@ -25,11 +25,11 @@ pub(super) struct Cursor<T> {
 enum Phase<T> {
     Pending,
     New,
-    /// What was read, and comes behind what is between.
+    /// The entries of a read, which follow those in between.
     Gap(Vec<(EntryId, T)>),
 }
 
-/// What is to be asked for next.
+/// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Pending entries between these two.
@@ -46,14 +46,14 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) struct Page<T> {
     pub(super) entries: Vec<(EntryId, T)>,
-    /// The last one that was looked at, those without a body included.
+    /// The last entry of the page, including those without a body.
     pub(super) last: Option<EntryId>,
-    /// There are no more, and new entries are above this.
+    /// There are no more pending entries, and new ones are above this.
     pub(super) end: Option<EntryId>,
 }
 
 impl<T> Cursor<T> {
-    /// Everything that is pending in the group comes first.
+    /// Creates a cursor that begins with all pending entries of the group.
     pub(super) fn new() -> Self {
         Self {
             last: EntryId::default(),
@@ -61,7 +61,7 @@ impl<T> Cursor<T> {
         }
     }
 
-    /// Up to where everything was handed over, or had settled before.
+    /// The entry up to which all were handed over, or had settled before.
     pub(super) fn last(&self) -> EntryId {
         self.last
     }
@@ -83,7 +83,7 @@ impl<T> Cursor<T> {
         }
     }
 
-    /// The answer to a page. Returns what is to be handed over.
+    /// Processes the answer to a page. Returns the entries to hand over.
     pub(super) fn paged(&mut self, page: Page<T>) -> Vec<(EntryId, T)> {
         let mut entries = page.entries;
         self.last = self.last.max(page.last.unwrap_or_default());
@@ -97,7 +97,7 @@ impl<T> Cursor<T> {
         entries
     }
 
-    /// The answer to a read. Returns what is to be handed over.
+    /// Processes the answer to a read. Returns the entries to hand over.
     pub(super) fn read(
         &mut self,
         batch: Vec<(EntryId, T)>,
@@ -115,7 +115,7 @@ impl<T> Cursor<T> {
         self.pass(batch)
     }
 
-    /// Hands these over. An operator who sets a group back has them read again, from below.
+    /// Hands entries over. If an operator sets a group back, they are read again, from below.
     fn pass(&mut self, batch: Vec<(EntryId, T)>) -> Vec<(EntryId, T)> {
         if let Some((last, _)) = batch.last() {
             self.last = *last;
@@ -123,7 +123,7 @@ impl<T> Cursor<T> {
         batch
     }
 
-    /// Whether a read that came back empty means that there is nothing.
+    /// Whether an empty read means that there are no entries.
     pub(super) fn is_new(&self) -> bool {
         matches!(self.phase, Phase::New)
     }
@@ -137,12 +137,12 @@ mod tests {
 
     use super::*;
 
-    /// A stream with one group, as the server has it: numbers as ids.
+    /// A stream with one group, as the server sees it: numbers as ids.
     #[derive(Debug, Default)]
     struct Stream {
         added: u64,
         delivered: u64,
-        /// Who has it.
+        /// The consumer of each pending entry.
         pending: BTreeMap<u64, Who>,
         deleted: Vec<u64>,
     }
@@ -199,11 +199,11 @@ mod tests {
         Add,
         /// The former owner reads, late.
         Steal(u64),
-        /// The owner does what is next.
+        /// The owner makes its next request.
         Go(u64),
-        /// Something that was handed over is acked.
+        /// An entry that was handed over is acked.
         Ack(usize),
-        /// Something is deleted that was not handed over yet.
+        /// An entry is deleted that was not handed over yet.
         Delete(u64),
     }
 

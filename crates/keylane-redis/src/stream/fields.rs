@@ -1,4 +1,4 @@
-//! How a message is written as the fields of an entry, and read from them.
+//! Messages as the fields of an entry.
 
 use bytes::Bytes;
 use keylane_source::RawMessage;
@@ -6,24 +6,25 @@ use keylane_source::RawMessage;
 use super::id::EntryId;
 use super::origin::Origin;
 
-/// Says that a message has no payload: what its key names is gone.
+/// Marks a message without a payload: the value of its key was deleted.
 const TOMBSTONE: &[u8] = b"keylane.tombstone";
 
-/// In front of the name of a header that would be taken for one of the fields.
+/// The prefix of a header whose name is that of one of the fields.
 const HEADER: &str = "keylane.header.";
 
-/// Which fields of an entry have the parts of a message. The other fields are its headers, in their
-/// order.
+/// The fields of an entry that contain the parts of a message. The other fields are its headers, in
+/// their order.
 ///
 /// | field | by default | its value |
 /// | --- | --- | --- |
 /// | key | `key` | any bytes; without the field the message has no key |
 /// | payload | `payload` | any bytes |
-/// | id | `id` | what the producer calls the message |
+/// | id | `id` | the producer's name of the message |
 /// | version | `version` | the place of the message among those of its key, as a decimal number |
 ///
-/// Of fields with the same name the first counts, and the others are headers. An entry of a producer that
-/// knows nothing of this has all its fields as headers, and an empty payload.
+/// Of several fields with the same name the first one counts, and the others are headers. If a
+/// producer uses none of these fields, all fields of its entry are headers, and the payload is
+/// empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamFields {
     key: Bytes,
@@ -44,40 +45,40 @@ impl Default for StreamFields {
 }
 
 impl StreamFields {
-    /// The defaults.
+    /// Creates the default fields.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The field of the key.
+    /// Sets the field of the key.
     #[must_use]
     pub fn key(mut self, name: impl Into<Bytes>) -> Self {
         self.key = name.into();
         self
     }
 
-    /// The field of the payload.
+    /// Sets the field of the payload.
     #[must_use]
     pub fn payload(mut self, name: impl Into<Bytes>) -> Self {
         self.payload = name.into();
         self
     }
 
-    /// The field of the id.
+    /// Sets the field of the id.
     #[must_use]
     pub fn id(mut self, name: impl Into<Bytes>) -> Self {
         self.id = name.into();
         self
     }
 
-    /// The field of the version.
+    /// Sets the field of the version.
     #[must_use]
     pub fn version(mut self, name: impl Into<Bytes>) -> Self {
         self.version = name.into();
         self
     }
 
-    /// The message of an entry.
+    /// Returns the message of an entry.
     pub(super) fn decode(
         &self,
         origin: &Origin,
@@ -117,7 +118,7 @@ impl StreamFields {
         raw
     }
 
-    /// The fields of a message.
+    /// Returns the fields of a message.
     pub(super) fn encode(&self, raw: &RawMessage) -> Vec<(Bytes, Bytes)> {
         let mut fields = Vec::with_capacity(raw.headers.len() + 4);
         if let Some(key) = &raw.key {

@@ -1,4 +1,4 @@
-//! How far a stream is read ahead.
+//! Limits how far a stream is read ahead.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 use super::id::EntryId;
 use super::worker::Seen;
 
-/// About how many bytes of a stream wait here.
+/// The approximate limit of bytes of a stream that wait here.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Between the task that reads a stream and the source that hands it over.
+/// The state between the task that reads a stream and the source that hands it over.
 #[derive(Debug)]
 pub(super) struct Flow {
     most: usize,
@@ -22,11 +22,11 @@ pub(super) struct Flow {
 struct Ahead {
     entries: usize,
     bytes: usize,
-    /// Of an entry, on average.
+    /// The average size of an entry.
     size: Option<usize>,
-    /// Up to where the stream is read.
+    /// The entry up to which the stream was read.
     last: EntryId,
-    /// The last entry that was seen in it.
+    /// The last entry that was seen in the stream.
     seen: Option<Seen>,
 }
 
@@ -39,7 +39,7 @@ impl Flow {
         }
     }
 
-    /// How many entries there is room for. Waits until that is half of all.
+    /// Waits until there is room for half of all entries. Returns for how many there is room.
     pub(super) async fn room(&self) -> usize {
         loop {
             let room = self.ahead().room(self.most);
@@ -50,7 +50,7 @@ impl Flow {
         }
     }
 
-    /// So many were read, up to here, and this is the last that was seen.
+    /// Records that this many entries were read, up to this one, and the last one that was seen.
     pub(super) fn read(&self, entries: usize, bytes: usize, last: EntryId, seen: Option<Seen>) {
         let mut ahead = self.ahead();
         if seen.is_some() {
@@ -64,7 +64,7 @@ impl Flow {
         }
     }
 
-    /// One was handed over, or dropped.
+    /// Records that an entry was handed over or dropped.
     pub(super) fn passed(&self, bytes: usize) {
         let mut ahead = self.ahead();
         ahead.entries = ahead.entries.saturating_sub(1);
@@ -76,12 +76,12 @@ impl Flow {
         }
     }
 
-    /// Up to where the stream is read.
+    /// Returns the entry up to which the stream was read.
     pub(super) fn last(&self) -> EntryId {
         self.ahead().last
     }
 
-    /// The last entry that was seen.
+    /// Returns the last entry that was seen.
     pub(super) fn seen(&self) -> Option<Seen> {
         self.ahead().seen.clone()
     }
@@ -96,7 +96,7 @@ impl Ahead {
         if self.entries > most / 2 || self.bytes > MOST_BYTES / 2 {
             return None;
         }
-        // A first look at how large they are.
+        // The first reads measure how large entries are.
         let by_size = match self.size {
             None => 64,
             Some(size) => (MOST_BYTES - self.bytes) / size.max(1),

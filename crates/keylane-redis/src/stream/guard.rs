@@ -1,7 +1,7 @@
-//! Attempts are noted before they start, where a crash must not hide them.
+//! Notes attempts before they start, where a crash must not hide them.
 //!
-//! The first attempt at an entry that was never handed over before needs no note: if the process dies with
-//! it, the entry is pending, and the owner that takes the stream over notes each attempt at it.
+//! The first attempt at an entry that was never handed over before needs no note: if the process
+//! dies with it, the entry is pending, and the next owner of the stream notes each attempt at it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,29 +17,29 @@ use super::position::StreamPosition;
 #[derive(Debug, Default)]
 pub(super) struct Starts {
     attempts: Mutex<HashMap<StreamPosition, NotedAttempts>>,
-    /// How many there are in it: hardly ever any.
+    /// The size of the map: nearly always 0.
     count: AtomicUsize,
     owners: Mutex<Owners>,
-    /// Entries of which an attempt was noted that has not failed, or not even started, when they were
-    /// lost; and how many have failed. This process lives, so the noted one was no crash.
+    /// Entries that were lost while a noted attempt had not failed, or not even started, with the
+    /// number of failed attempts. This process lives, so the noted attempt was no crash.
     survived: Mutex<HashMap<(u32, EntryId), u32>>,
 }
 
-/// With so many, entries that have not come back to this process are forgotten.
+/// With this many, entries that have not come back to this process are forgotten.
 const MOST_SURVIVED: usize = 16_384;
 
 #[derive(Debug, Default)]
 struct Owners {
-    /// Of the generations that are here.
+    /// The owners of the current generations.
     here: HashMap<Generation, Owner>,
-    /// The leases of those that are over. The same one may go on under another generation.
+    /// The leases of past generations. The same lease may go on under another generation.
     past: BTreeMap<Generation, Weak<Lease>>,
 }
 
-/// With so many, the oldest generations are forgotten.
+/// With this many, the oldest generations are forgotten.
 const MOST_PAST: usize = 1_024;
 
-/// What is needed of the owner of a stream.
+/// The part of a stream's owner that the guard needs.
 #[derive(Debug)]
 struct Owner {
     teller: Arc<StreamOutbox>,
@@ -60,7 +60,7 @@ impl Starts {
         lock(&self.owners).here.insert(generation, owner);
     }
 
-    /// Nothing of this generation starts any more.
+    /// Ends a generation: none of its attempts starts from now on.
     pub(super) fn end(&self, generation: Generation) {
         lock(&self.owners).end(generation);
         let ended = self.change(|attempts| {
@@ -80,9 +80,9 @@ impl Starts {
         survived.insert((of.stream, of.id), failed);
     }
 
-    /// How many attempts at an entry count, of those that the server knows of.
+    /// Returns how many of the attempts that the server knows count for an entry.
     pub(super) fn count(&self, stream: u32, id: EntryId, noted: u32) -> u32 {
-        // As of each entry that is new.
+        // As for each new entry.
         if noted == 0 {
             return 0;
         }
@@ -94,7 +94,7 @@ impl Starts {
             .unwrap_or(noted)
     }
 
-    /// The server knows of these now what there is to know.
+    /// Records that the server knows the attempts at these entries.
     pub(super) fn told(&self, stream: u32, ids: impl Iterator<Item = EntryId>) {
         let mut survived = lock(&self.survived);
         if !survived.is_empty() {
@@ -104,7 +104,7 @@ impl Starts {
         }
     }
 
-    /// The server has these.
+    /// Records that the server has noted this attempt.
     pub(super) fn note(&self, position: &StreamPosition, attempt: u32) {
         if let Some(known) = lock(&self.attempts).get_mut(position) {
             known.note(attempt);
@@ -153,7 +153,7 @@ impl StartGuard<StreamPosition> for Starts {
         if self.count.load(Ordering::Relaxed) > 0
             && let Some(attempt) = self.change(|attempts| attempts.remove(position))
         {
-            // Until the server has been told.
+            // Until the server knows it.
             let failed = match outcome {
                 Outcome::Returned { attempts, .. } => attempts,
                 _ => attempt.wanted().saturating_sub(1),

@@ -1,4 +1,4 @@
-//! The streams that a source owns, and what becomes of them.
+//! The streams that a source owns, from their take-over to their end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,10 +20,10 @@ use super::position::StreamPosition;
 use super::reader::Entry;
 use super::worker::{Gained, Order, Resume, Resumes, Task};
 
-/// Most entries that one call hands over: what the tasks say is heard in between.
+/// Most entries that one call hands over, so that news of the tasks are heard in between.
 const AT_ONCE: usize = 2_048;
 
-/// Fewest that one stream is asked for, however many there are.
+/// Fewest entries that one stream is asked for, with any number of streams.
 const FEWEST_OF_ONE: usize = 64;
 
 pub(super) struct HeldStreams {
@@ -34,14 +34,14 @@ pub(super) struct HeldStreams {
     last_generation: Generation,
     /// By the number of the stream.
     held: BTreeMap<u32, OwnedStream>,
-    /// What still has acks to tell of streams that are gone.
+    /// Tasks with unsent acks of streams that have left.
     ending: Vec<(Arc<StreamOutbox>, Task)>,
-    /// What is lost, and not told yet.
+    /// The lost generations that are not reported yet.
     lost: Vec<Generation>,
-    /// Leases of streams that were let go of, as long as their tasks have them: what was handed over may
-    /// still be here.
+    /// Leases of released streams, as long as their tasks have them: messages that were handed over
+    /// may still be handled here.
     let_go: BTreeMap<u32, Weak<Lease>>,
-    /// The stream that is looked at first in the next call.
+    /// The first stream of the next call.
     first: u32,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct OwnedStream {
     teller: Arc<StreamOutbox>,
     telling: Task,
     orders: mpsc::UnboundedSender<Order>,
-    /// Acks that are about to be told.
+    /// Acks to be sent next.
     acks: Vec<EntryId>,
 }
 
 impl OwnedStream {
-    /// Nothing more is handed over.
+    /// Stops handing over entries.
     fn end(&mut self, phase: Phase) {
         for entry in self.owned.end(phase) {
             self.flow.passed(entry.bytes);
@@ -87,14 +87,14 @@ impl HeldStreams {
         self.held.get(&number)
     }
 
-    /// The letter of an entry was written, and the entry acked.
+    /// Records that the letter of an entry was written, and the entry acked.
     pub(super) fn letter_kept(&mut self, position: &StreamPosition) {
         if let Some(held) = self.held.get_mut(&position.stream) {
             held.owned.letter_kept(position.id);
         }
     }
 
-    /// Under which messages that were handed over are handled here, maybe.
+    /// Returns the leases under which messages may be handled here.
     pub(super) fn leases(&self) -> BTreeMap<u32, Arc<Lease>> {
         let held = self.held.iter();
         let held = held.map(|(number, held)| (*number, Arc::clone(&held.lease)));
@@ -103,12 +103,12 @@ impl HeldStreams {
         let_go.chain(held).collect()
     }
 
-    /// What is lost, if anything is. It is to be told.
+    /// Takes the lost generations, if there are any, to report them.
     pub(super) fn take_lost(&mut self) -> Option<Vec<Generation>> {
         (!self.lost.is_empty()).then(|| std::mem::take(&mut self.lost))
     }
 
-    /// Lets go of everything. What was handed over is not ours any more.
+    /// Releases everything. The messages that were handed over are not ours any more.
     pub(super) fn abandon(&mut self) {
         for number in self.numbers() {
             self.part_with(number);
@@ -127,7 +127,7 @@ impl HeldStreams {
         self.last_generation
     }
 
-    /// The stream that a position belongs to, if it is still in that generation.
+    /// Returns the stream of a position, if it is still in that generation.
     pub(super) fn of(&self, position: &StreamPosition) -> Option<&OwnedStream> {
         let held = self.held.get(&position.stream)?;
         (held.owned.generation == position.generation).then_some(held)
@@ -169,16 +169,16 @@ impl HeldStreams {
         }
     }
 
-    /// A task says that its stream is lost.
+    /// Processes a task's report that its stream is lost.
     pub(super) fn lost(&mut self, tenure: &TenureId) {
         let held = self.held.get(&tenure.stream);
-        // It may be another one by now.
+        // It may have been taken over again.
         if held.is_some_and(|held| held.tenure.id() == *tenure) {
             self.lose(tenure.stream);
         }
     }
 
-    /// A stream is not ours any more, or not as it was.
+    /// Removes a stream that is not ours any more, or has changed.
     pub(super) fn lose(&mut self, stream: u32) {
         if let Some(held) = self.held.get(&stream) {
             self.let_go.insert(stream, Arc::downgrade(&held.lease));
@@ -202,12 +202,12 @@ impl HeldStreams {
         held.end(Phase::Revoked);
         self.starts.end(generation);
         self.counters.add(|counts| counts.owned -= 1);
-        // What has settled in time is told, if no other owner is there yet.
+        // Acks in time are sent if there is no other owner yet.
         self.ending.push((held.teller, held.telling));
         Some(generation)
     }
 
-    /// A stream is to go. Returns the generation that has to end first.
+    /// Revokes a stream. Returns the generation that must end first.
     pub(super) fn revoke(&mut self, stream: u32) -> Option<Generation> {
         let held = self.held.get_mut(&stream)?;
         let before = held.owned.phase;
@@ -216,12 +216,12 @@ impl HeldStreams {
         }
         held.end(Phase::Revoked);
         let _ = held.orders.send(Order::Rest);
-        // The end of a generation that is to begin again is waited for already.
+        // If it begins again, the driver waits for the end of its generation already.
         (before == Phase::Live).then_some(held.owned.generation)
     }
 
-    /// Streams of which something was given back are to be read again. Returns the generations that have to
-    /// end first.
+    /// Begins to rewind the streams with returned entries. Returns the generations that must end
+    /// first.
     pub(super) fn rewind(&mut self) -> Vec<Generation> {
         let returned = self.held.values_mut();
         let returned = returned.filter(|held| held.owned.wants_rewind());
@@ -233,7 +233,7 @@ impl HeldStreams {
         generations.collect()
     }
 
-    /// Hands over what there is, as far as there is room. Whether anything has happened.
+    /// Hands over waiting entries as far as there is room. Returns whether anything has happened.
     pub(super) fn hand_over(&mut self, into: &mut Deliveries<RawMessage, StreamPosition>) -> bool {
         let mut left = into.room().min(AT_ONCE);
         if left == 0 {
@@ -256,7 +256,7 @@ impl HeldStreams {
                 continue;
             };
             if held.lease.check().is_err() {
-                // Its task may say so later.
+                // Its task may report it later.
                 self.lose(number);
                 continue;
             }
@@ -296,7 +296,7 @@ impl HeldStreams {
         true
     }
 
-    /// Acks, or takes back. Whether anything is to be read again.
+    /// Acks entries, or takes them back. Returns whether a stream must be read again.
     pub(super) fn settle(&mut self, settled: &[Settlement<StreamPosition>]) -> bool {
         let mut comes_again = false;
         for settlement in settled {
@@ -329,7 +329,7 @@ impl HeldStreams {
         comes_again
     }
 
-    /// These have ended here: each goes, or begins again.
+    /// Releases these generations, which have ended here: each stream leaves, or begins again.
     pub(super) async fn let_go(&mut self, generations: &[Generation]) {
         let theirs = |held: &&OwnedStream| generations.contains(&held.owned.generation);
         let numbers = self.held.values().filter(theirs);
@@ -355,18 +355,18 @@ impl HeldStreams {
         }
     }
 
-    /// Gives all of them up.
+    /// Gives all streams up.
     pub(super) fn leave_all(&mut self) {
         for number in self.numbers() {
-            // What is waited for is the end of their tasks.
+            // It waits for the end of their tasks.
             drop(self.leave(number));
         }
     }
 
-    /// Gives a stream up. It is given up when the answer comes.
+    /// Gives a stream up. The answer comes when that is done.
     fn leave(&mut self, number: u32) -> Option<oneshot::Receiver<()>> {
         let orders = self.held.get(&number)?.orders.clone();
-        // The lease goes with it, and the task of the stream has the only other half.
+        // The lease is dropped too; the task of the stream has the only other handle.
         self.part_with(number)?;
         self.counters.add(|counts| counts.gone += 1);
         let (reply, left) = oneshot::channel();

@@ -40,24 +40,25 @@ impl EntryId {
         std::str::from_utf8(text).ok()?.parse().ok()
     }
 
-    /// Appends it as text, as its `Display` has it: for each message, so without the machinery of that.
+    /// Appends the id as text, like its `Display`, but faster: it is called for each message.
     pub(super) fn put(self, out: &mut BytesMut) {
         put_number(self.ms, out);
         out.extend_from_slice(b"-");
         put_number(self.number, out);
     }
 
-    /// When it was added, by the clock of the server, unless its producer has said something else.
+    /// Returns when the entry was added, by the clock of the server, unless its producer has set
+    /// the id.
     pub fn time(&self) -> Option<SystemTime> {
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.ms))
     }
 
-    /// The same as milliseconds since 1970.
+    /// Returns that time in milliseconds since 1970.
     pub fn millis(&self) -> u64 {
         self.ms
     }
 
-    /// The lowest id that is above this one. There is none above the highest.
+    /// Returns the lowest id above this one. There is none above the highest.
     pub(super) fn after(self) -> Option<Self> {
         match (self.number.checked_add(1), self.ms.checked_add(1)) {
             (Some(number), _) => Some(Self { number, ..self }),
@@ -66,7 +67,7 @@ impl EntryId {
         }
     }
 
-    /// The highest id that is below this one.
+    /// Returns the highest id below this one.
     pub(super) fn before(self) -> Self {
         match (self.number.checked_sub(1), self.ms.checked_sub(1)) {
             (Some(number), _) => Self { number, ..self },

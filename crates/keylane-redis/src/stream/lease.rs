@@ -1,5 +1,5 @@
-//! What the owner of a stream says to the server. Each call asks first, in the same step, whether it is the
-//! owner still, and the stream and its group those that it has taken over.
+//! The calls of a stream's owner to the server. In the same step, each call first checks that this
+//! is still the owner, and that the stream and its group are still those that it took over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,11 +24,11 @@ use crate::script::Script;
 /// A stream and its group.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Its place among the streams of the source.
+    /// Its index among the streams of the source.
     pub(super) number: u32,
     pub(super) stream: Bytes,
     pub(super) group: Bytes,
-    /// Has the token of the owner.
+    /// The key with the token of the owner.
     owner: Bytes,
 }
 
@@ -42,14 +42,14 @@ impl Place {
         }
     }
 
-    /// The stream, for a person.
+    /// Returns the name of the stream for messages and logs.
     pub(super) fn name(&self) -> String {
         String::from_utf8_lossy(&self.stream).into_owned()
     }
 
-    /// What the lease of the stream is called.
+    /// Returns the name of the stream's lease.
     pub(super) fn lease(&self) -> Bytes {
-        // With its length: group and stream may have any bytes.
+        // The name contains the length: group and stream may have any bytes.
         let length = self.group.len().to_string();
         let (group, stream): (&[u8], &[u8]) = (&self.group, &self.stream);
         let parts = [
@@ -64,13 +64,13 @@ impl Place {
     }
 }
 
-/// What becomes of entries that are acked.
+/// What happens to acked entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acked {
     Stay,
-    /// Deleted by `XACKDEL`, when all groups have acked them.
+    /// `XACKDEL` deletes them when all groups have acked them.
     Deleted,
-    /// Deleted, if there is no other group.
+    /// They are deleted if there is no other group.
     DeletedIfAlone,
 }
 
@@ -84,55 +84,55 @@ impl Acked {
     }
 }
 
-/// An entry with its count.
+/// An entry with its attempts.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Attempts that were noted.
+    /// The attempts that were noted.
     pub(super) attempts: u32,
     /// It was not handed over before.
     pub(super) is_new: bool,
     pub(super) fields: Fields,
 }
 
-/// Answers a call of an owner that is none any more: a later one is there, or what it has taken over has
-/// [changed](StreamLease::has_changed).
+/// The server refuses the call of a former owner: there is a later one, or the stream or its group
+/// has [changed](StreamLease::has_changed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
-/// What a take-over has found.
+/// The result of a take-over.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TakenOver {
-    /// The group was there.
+    /// The group existed.
     Well,
-    /// The group was made.
+    /// The group was created.
     Made,
-    /// The group was there, without what this process had of it: it was set back.
+    /// The group existed without this process's progress: it was set back.
     SetBack,
-    /// A higher token is there.
+    /// The server has a higher token.
     Refused(Bytes),
 }
 
 /// Pending entries that were taken.
 pub(super) struct Paged {
     pub(super) page: Page<Found>,
-    /// How many had no body.
+    /// How many entries had no body.
     pub(super) gone: u64,
-    /// The last entry that the group has had, if it is there and was looked for.
+    /// The last entry that the group has read, if it exists and was asked for.
     pub(super) seen: Option<Seen>,
 }
 
-/// What has become of a letter.
+/// The result of writing a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Letter {
-    /// It is written, and its entry acked.
+    /// The letter is written, and its entry acked.
     Kept,
-    /// An entry of thousands of fields is too much for one step.
+    /// The entry has thousands of fields, too many for one step.
     TooWide,
     /// The entry is not pending here: it was acked, or taken away.
     NotOurs,
 }
 
-/// Which stream, and under which token, and which of those under this token.
+/// Identifies a tenure: the stream, the token, and the number of the tenure under this token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TenureId {
     pub(super) stream: u32,
@@ -144,16 +144,16 @@ pub(super) struct TenureId {
 #[derive(Clone)]
 pub(super) struct StreamLease {
     pub(super) place: Arc<Place>,
-    /// What its process is called.
+    /// The name of its process.
     name: Arc<str>,
     pub(super) token: Arc<str>,
-    /// Each take-over has another one.
+    /// The consumer. Each take-over has another one.
     pub(super) consumer: Arc<str>,
-    /// Of its messages.
+    /// The origin of its messages.
     pub(super) origin: Arc<Origin>,
     acked: Acked,
     link: Link,
-    /// That of the server, as the take-over has found it.
+    /// The history of the server at the take-over.
     history: Arc<str>,
     has_changed: Arc<AtomicBool>,
 }
@@ -180,14 +180,14 @@ impl StreamLease {
         }
     }
 
-    /// Whether the server has said that the stream, its group or the consumer in it was removed, or made
-    /// again, or that the server itself goes on with another history. What was handed over is not what is
-    /// there now, even if it has the same id.
+    /// Whether the server has reported a change: the stream, its group or the consumer was removed
+    /// or created again, or the server goes on with another history. Then the entries that were
+    /// handed over are not those in the server, even if they have the same ids.
     pub(super) fn has_changed(&self) -> bool {
         self.has_changed.load(Ordering::Relaxed)
     }
 
-    /// The answer, if the server still takes this owner for one.
+    /// Returns the answer if the server still accepts this owner.
     fn standing(&self, answer: i64) -> Result<i64, Refused> {
         match answer {
             -1 => Err(Refused),
@@ -231,7 +231,7 @@ impl StreamLease {
         run(script, &self.link, head).await
     }
 
-    /// Runs a script whose answer is a number.
+    /// Runs a script that answers with a number.
     async fn count(
         &self,
         script: &Script,
@@ -241,7 +241,7 @@ impl StreamLease {
         Ok(self.standing(answer.ok_or_else(incomprehensible)?))
     }
 
-    /// Executes commands in one step, if the stream is ours. Each has its answer.
+    /// Executes commands in one step, if the stream is ours. Returns the answer of each.
     async fn checked(&self, commands: Vec<Cmd>) -> Result<Result<Vec<Value>, Refused>, Failure> {
         let mut answers = match &self.link {
             Link::Server(_) => self.in_transaction(commands).await?,
@@ -269,9 +269,9 @@ impl StreamLease {
         Ok(Ok(answers.collect::<RedisResult<_>>()?))
     }
 
-    /// As a transaction, and not as a script: that would make what is read into numbers and text of its
-    /// own and back, which is three times the work for the server. The check is sent as a whole: one that
-    /// the server does not know would let the commands behind it pass.
+    /// Executes commands as a transaction. A script would convert the entries into its own numbers
+    /// and strings and back, which is three times the work for the server. The check is sent with
+    /// its whole code: if the server did not know it, the commands behind it would pass.
     async fn in_transaction(&self, commands: Vec<Cmd>) -> Result<Vec<RedisResult<Value>>, Failure> {
         let mut all = pipe();
         all.atomic().ignore_errors();
@@ -293,8 +293,8 @@ impl StreamLease {
         Ok(all.query_async(&mut self.link.clone()).await?)
     }
 
-    /// Takes the stream over, and makes it and its group if they are not there. What this process knows
-    /// of an earlier tenure of it is made good, if the stream is the same.
+    /// Takes the stream over. Creates it and its group if they do not exist. Restores the progress
+    /// that this process knows from an earlier tenure, if the stream is the same.
     pub(super) async fn take(
         &mut self,
         start: StreamStart,
@@ -369,7 +369,7 @@ impl StreamLease {
         Ok(Ok(paged(answer).ok_or_else(incomprehensible)?))
     }
 
-    /// Reads new entries, and which one is the first pending one above this, of any consumer.
+    /// Reads new entries, and asks for the first pending entry above this one, of any consumer.
     pub(super) async fn read(
         &self,
         above: EntryId,
@@ -418,7 +418,7 @@ impl StreamLease {
         Ok(Ok(parse(read, pending).ok_or_else(incomprehensible)?))
     }
 
-    /// Acks these, and notes attempts at those.
+    /// Acks some entries, and notes attempts at others.
     pub(super) async fn tell(
         &self,
         acks: &[EntryId],
@@ -436,7 +436,8 @@ impl StreamLease {
         Ok(told.await?.map(drop))
     }
 
-    /// Writes an entry into a stream of letters in the slot of this one, with these fields, and acks it.
+    /// Writes the letter of an entry, with these additional fields, into a stream in the slot of
+    /// this one, and acks the entry.
     pub(super) async fn letter(
         &self,
         letters: &[u8],
@@ -457,8 +458,8 @@ impl StreamLease {
         }))
     }
 
-    /// Writes the letter of an entry into a stream in another slot. It may be written twice. The entry
-    /// is not acked.
+    /// Writes the letter of an entry into a stream in another slot. It may be written twice. The
+    /// entry is not acked.
     pub(super) async fn letter_elsewhere(
         &self,
         letters: &[u8],
@@ -494,7 +495,7 @@ impl StreamLease {
         Ok(Ok(Letter::Kept))
     }
 
-    /// Reads these entries again. Those that are gone are `None`.
+    /// Reads these entries again. Entries that are gone are `None`.
     pub(super) async fn entries(
         &self,
         ids: &[EntryId],
@@ -515,19 +516,19 @@ impl StreamLease {
         range
     }
 
-    /// Cuts off what all groups have had and acked. Returns how many that were.
+    /// Trims entries that all groups have read and acked. Returns how many.
     pub(super) async fn trim(&self) -> Result<Result<u64, Refused>, Failure> {
         Ok(self.count(&TRIM, |_| {}).await?.map(i64::unsigned_abs))
     }
 
-    /// Removes the consumer if it has nothing pending.
+    /// Removes the consumer if it has no pending entries.
     pub(super) async fn leave(&self) -> Result<(), Failure> {
         self.run(&LEAVE, |_| {}).await.map(drop)
     }
 }
 
 impl Paged {
-    /// There is nothing above this, which is the last of all ids.
+    /// The page of an owner with no entry above this last id.
     fn empty(above: EntryId) -> Self {
         let page = Page {
             entries: Vec::new(),
@@ -542,7 +543,7 @@ impl Paged {
     }
 }
 
-/// What the script says behind its first word.
+/// Parses the answer of the script, without its first word.
 fn paged(answer: Vec<Value>) -> Option<Paged> {
     let [found, gone, last, end, known] = answer.try_into().ok()?;
     let entry = |value| {
@@ -569,14 +570,14 @@ fn paged(answer: Vec<Value>) -> Option<Paged> {
     })
 }
 
-/// The fields of the first entry of an answer of `XRANGE`; none if there is no entry.
+/// Returns the fields of the first entry of an answer to `XRANGE`; `None` if there is no entry.
 fn first(answer: Value) -> Option<Option<Fields>> {
     let found = entries(answer)?.into_iter().next();
     Some(found.map(|(_, fields)| fields))
 }
 
-/// Waits until the stream has something above this, and returns after so many milliseconds if not. Nothing
-/// is read for the group.
+/// Waits until the stream has an entry above this one, for at most this many milliseconds. Reads no
+/// entry for the group.
 pub(super) async fn wait(
     link: &mut Link,
     stream: &[u8],

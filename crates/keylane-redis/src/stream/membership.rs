@@ -1,5 +1,5 @@
-//! Shares the streams among the members of the group: says that this member is well, owns streams as far
-//! as it has a right to, and gives up what is too much.
+//! Shares the streams among the members of the group: reports that this member is alive, acquires
+//! its share of the streams, and gives up surplus ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,14 +23,14 @@ use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
 use crate::names;
 
-/// The longest time between two looks at who is there.
+/// The longest time between two looks at the members.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The shortest pause before a stream is tried again that another member has still.
+/// The shortest pause before another try at a stream that another member still owns.
 const FIRST_TRY: Duration = Duration::from_millis(50);
 
-/// What this member is called, once it has joined. It keeps its name for as long as the source lives: its
-/// place among the others follows from it.
+/// The name of this member, once it has joined. The member keeps it for the life of the source: its
+/// place among the others follows from the name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Member(Arc<Mutex<Option<Bytes>>>);
 
@@ -46,7 +46,7 @@ impl Member {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
     }
 
-    /// Leaves the others at once.
+    /// Leaves the group of members at once.
     pub(super) async fn leave(&self, link: &Link, key: &Bytes) {
         if let Some(name) = self.name() {
             let mut command = cmd("ZREM");
@@ -59,7 +59,7 @@ impl Member {
     }
 }
 
-/// Where the members of the group are: beside its first stream.
+/// Returns the key with the members of the group, beside its first stream.
 pub(super) fn members_key(stream: &[u8], group: &[u8]) -> Bytes {
     names::beside(stream, &[b"members:", group])
 }
@@ -69,16 +69,16 @@ pub(super) struct Membership {
     leases: Leases,
     member: Member,
     members: Bytes,
-    /// Tells this process from others that join in the same millisecond.
+    /// Distinguishes this process from others that join in the same millisecond.
     random: String,
     places: Vec<Arc<Place>>,
     /// Streams that are owned, or about to be.
     owned: BTreeMap<u32, Owner>,
     owners: JoinSet<()>,
-    /// Streams that were told to be too much.
+    /// Streams that were reported as surplus.
     surplus: BTreeSet<u32>,
     try_again: Duration,
-    /// How many members there were, and the place of this one. It is alone until it knows better.
+    /// The number of members, and the place of this one. It counts as alone until the first answer.
     known: (usize, usize),
 }
 
@@ -108,7 +108,7 @@ impl Membership {
         }
     }
 
-    /// Runs until it is told to stop, and no stream is owned any more. Goes on with these leases.
+    /// Runs until it is stopped and owns no stream. Begins with these leases.
     pub(super) async fn run(
         mut self,
         kept: BTreeMap<u32, Arc<Lease>>,
@@ -131,14 +131,14 @@ impl Membership {
                 }
                 () = sleep_until(look_at) => {}
             }
-            // A lease that is granted to a call that is dropped is released.
+            // If a call is dropped, a lease that was granted to it is released.
             tokio::select! {
                 biased;
                 _ = &mut stop => break,
                 next = self.look() => look_at = Instant::now() + next,
             }
         }
-        // The others need not wait until this one is late.
+        // Otherwise the others would wait until this member is late.
         self.member.leave(&self.worker.link, &self.members).await;
         while let Some(ended) = self.owners.join_next().await {
             self.ended(ended);
@@ -155,7 +155,7 @@ impl Membership {
         }
     }
 
-    /// Looks at who is there, and acts. Returns after which time to look again.
+    /// Looks at the members, and acts on it. Returns the time until the next look.
     async fn look(&mut self) -> Duration {
         let every = (self.ttl() / 3).min(LOOK_EVERY);
         let (members, place) = match self.join().await {
@@ -168,8 +168,8 @@ impl Membership {
                 self.worker.say(News::Failed(error));
                 return every;
             }
-            // A stream has one owner by its lease. The other members are not known, so no stream is given
-            // up, and none is left to them: the shares may be uneven.
+            // The lease ensures that a stream has one owner. The other members are unknown, so this
+            // member gives up no stream, and leaves none to them: the shares may be uneven.
             Err(Failure::Unable(error) | Failure::Lasting(error)) => {
                 let why = error.to_string();
                 self.worker.fails(&self.places[0], Duty::Share, why);
@@ -185,14 +185,14 @@ impl Membership {
         }
         if self.owned.len() >= quota {
             self.try_again = FIRST_TRY;
-            // The others are not tried any more.
+            // The other streams are not tried any more.
             let owned = |place: &&Arc<Place>| self.owned.contains_key(&place.number);
             for place in self.places.iter().filter(|place| !owned(place)) {
                 self.worker.works(place, Duty::Own);
             }
             return every;
         }
-        // A stream whose owner is told to give it up, or whose lease runs out.
+        // A missing stream becomes free when its owner gives it up, or when its lease runs out.
         let pause = self.try_again.min(every);
         self.try_again = pause * 2;
         pause
@@ -202,7 +202,7 @@ impl Membership {
         self.worker.config.settings.ttl
     }
 
-    /// How many members there are, and the place of this one.
+    /// Returns the number of members, and the place of this one.
     async fn join(&self) -> Result<(usize, usize), Failure> {
         let name = self.member.name().unwrap_or_default();
         let answer = run(&JOIN, &self.worker.link, |command| {
@@ -220,7 +220,8 @@ impl Membership {
         Ok((members.len(), place))
     }
 
-    /// Has the source give up what is too much. It is told each time: it may not have known the stream yet.
+    /// Tells the source to give up surplus streams. It repeats this each time: the source may not
+    /// have known the stream before.
     fn give_up(&mut self, quota: usize) {
         let too_much = self.owned.len().saturating_sub(quota);
         let before = self.surplus.iter().copied();
@@ -229,12 +230,12 @@ impl Membership {
         let chosen: BTreeSet<u32> = before.chain(others).take(too_much).collect();
         for stream in &chosen {
             self.worker.say(News::Surplus(*stream));
-            // One that cannot be taken over is never known.
+            // The source never knows a stream that cannot be taken over.
             if let Some(owner) = self.owned.get(stream) {
                 owner.let_go.notify_one();
             }
         }
-        // What was told before goes, also if it is not too much any more.
+        // A stream that was reported leaves, even if it is no longer surplus.
         self.surplus.extend(chosen);
     }
 

@@ -1,35 +1,38 @@
 //! Streams: a consumer group as a source, with one owner for each stream.
 //!
 //! ```text
-//!                    ┌─ steward: who is there, which streams are ours ── leases
+//!                    ┌─ membership: members, our streams ── leases
 //!                    ▼
 //!  orders:0 ──► owner: take-over, lease ── reader ──► News ──► source ──► driver
-//!     ▲              └──────────────────── teller ◄── acks, attempts ┘
+//!     ▲              └──────────────────── outbox ◄── acks, attempts ┘
 //!     └── XREADGROUP, XCLAIM, XACK, each script behind {orders:0}:keylane:owner:<group>
 //! ```
 //!
 //! # Where to look
 //!
-//! - `builder.rs` is what is set, `source.rs` the task of the driver, `held.rs` the streams that it owns, and
-//!   `session.rs` one opening of it.
-//! - `steward.rs` joins the members of the group and acquires streams; `share.rs` decides how many.
-//! - `owner.rs` is the task of one stream, `reader.rs` reads it ahead, and `teller.rs` tells the server what
-//!   has settled. `flow.rs` is how far they are apart.
-//! - `cursor.rs` decides in which order a stream is read, and `owned.rs` what of it is handed over: both
-//!   know no server.
-//! - `tenure.rs` is what an owner says to the server, with the scripts in `lua/`.
+//! - `builder.rs` has the settings, `source.rs` is the task of the driver, `held.rs` the streams
+//!   that it owns, and `session.rs` one opening of it.
+//! - `membership.rs` joins the members of the group and acquires streams; `share.rs` decides how
+//!   many.
+//! - `owner.rs` is the task of one stream, `reader.rs` reads it ahead, and `outbox.rs` sends the
+//!   settlements to the server. `flow.rs` limits how far they are apart.
+//! - `cursor.rs` decides in which order a stream is read, and `owned.rs` which entries are handed
+//!   over: both are independent of a server.
+//! - `lease.rs` has the calls of an owner to the server, with the scripts in `lua/`.
 //!
 //! # Why the order of a key holds
 //!
-//! 1. A stream has one owner at a time, under a lease. Its token stands beside the stream: whatever acks,
-//!    claims or counts compares it in the same step, so a former owner changes nothing.
-//! 2. A new owner takes everything that is pending in the group, in the order of the ids, before it reads
-//!    anything new.
-//! 3. `XREADGROUP` compares nothing. What a former owner takes by it after the take-over is pending, above
-//!    everything that the owner has handed over, and below what it reads afterwards. Each read asks which
-//!    entry is the first one pending above what was handed over, and takes what is between first.
-//! 4. Nothing waits in `XREADGROUP`: a process that is stopped there would take entries later. What waits
-//!    is `XREAD`, which takes nothing.
+//! 1. A stream has one owner at a time, under a lease. Its token is stored beside the stream: each
+//!    call that acks, claims or counts compares it in the same step, so a former owner changes
+//!    nothing.
+//! 2. A new owner takes all pending entries of the group, in the order of the ids, before it reads
+//!    new ones.
+//! 3. `XREADGROUP` compares no token. Entries that a former owner reads with it after the take-over
+//!    are pending, above all entries that the owner has handed over, and below those that it reads
+//!    afterwards. Each read asks for the first pending entry above those that were handed over, and
+//!    the owner takes the entries in between first.
+//! 4. No call waits in `XREADGROUP`: a process that is stopped there would take entries later.
+//!    `XREAD` waits instead, and takes no entry.
 
 // # How it works
 //
@@ -116,14 +119,14 @@ mod reader;
 mod session;
 mod worker;
 
-// What is decided, without a server.
+// Pure decisions, without a server.
 mod cursor;
 mod flow;
 mod guard;
 mod owned;
 mod share;
 
-// What speaks with the server.
+// Communication with the server.
 mod answer;
 mod lease;
 mod script;

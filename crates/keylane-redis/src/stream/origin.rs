@@ -1,16 +1,16 @@
-//! Where a message comes from, as its id and its position say it.
+//! The origin of a message, in its id and its position.
 
 use bytes::{Bytes, BytesMut};
 use keylane_source::RawMessage;
 
 use super::id::EntryId;
 
-/// What the ids of the messages of one owner of a stream have in common.
+/// The common part of the ids of the messages of a stream's owner.
 #[derive(Debug)]
 pub(super) struct Origin {
     /// `<token> <stream>/`.
     front: Box<[u8]>,
-    /// Where the stream begins.
+    /// The index at which the stream begins.
     stream_at: usize,
 }
 
@@ -22,10 +22,10 @@ impl Origin {
         }
     }
 
-    /// The position of an entry, `<token> <stream>/<entry>`, and what comes after the token: in the same
-    /// memory.
+    /// Returns the position of an entry, `<token> <stream>/<entry>`, and the part after the token,
+    /// which shares its memory.
     pub(super) fn position(&self, id: EntryId) -> (Bytes, Bytes) {
-        // Two numbers of 64 bits, and what is between them.
+        // Two numbers of 64 bits, and the characters between them.
         let mut position = BytesMut::with_capacity(self.front.len() + 41);
         position.extend_from_slice(&self.front);
         id.put(&mut position);
@@ -35,7 +35,7 @@ impl Origin {
     }
 }
 
-/// The fencing token in the position of a message.
+/// Returns the fencing token in the position of a message.
 pub(super) fn token(message: &RawMessage) -> Option<u64> {
     let position = message.position.as_deref()?;
     let end = position.iter().position(|byte| *byte == b' ')?;

@@ -1,6 +1,6 @@
-//! What is told to the server about the entries of one stream: acks, and attempts.
+//! Acks and attempts of the entries of one stream, on their way to the server.
 //!
-//! One batch is under way at a time. What is said meanwhile is the next one, so batches are as large as a
+//! One batch is in progress at a time. The next one collects meanwhile, so a batch is as large as a
 //! round trip is long.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,16 +17,17 @@ use super::lease::{Refused, StreamLease};
 use super::position::StreamPosition;
 use super::worker::{Duty, News, Worker};
 
-/// Most acks in one call of a script. No other command is served meanwhile, for a few milliseconds.
+/// Most acks in one call of a script. The server executes no other command meanwhile, for a few
+/// milliseconds.
 const MOST_ACKS: usize = 5_000;
 
 /// Most notes in one call.
 const MOST_NOTES: usize = 1_000;
 
-/// How long a server is left alone that cannot do it now.
+/// The pause after a server cannot do it now.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long it is asked again where other streams wait for that.
+/// How long it retries while other streams wait for that.
 pub(super) const AGAIN_FOR: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -39,14 +40,14 @@ pub(super) struct StreamOutbox {
 #[derive(Debug, Default)]
 struct Queue {
     said: AckBatch,
-    /// How much was said, and how much of it was told.
+    /// How many changes were added, and how many of them were sent.
     marks: Marks,
     told: Marks,
     waiting: Vec<(Marks, oneshot::Sender<()>)>,
     end: Option<End>,
 }
 
-/// What is to be told.
+/// The changes to send.
 #[derive(Debug, Default)]
 pub(super) struct AckBatch {
     pub(super) acks: Vec<EntryId>,
@@ -65,11 +66,11 @@ struct Marks {
     notes: u64,
 }
 
-/// Why nothing is told any more.
+/// Why nothing more is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Another owner is there, or the stream is another one, or the server takes nothing of it. So many
-    /// acks were not taken.
+    /// There is another owner, or the stream has changed, or the server refuses it. This many acks
+    /// had no effect.
     Refused {
         acks: u64,
     },
@@ -100,13 +101,13 @@ impl Queue {
     fn end(&mut self, end: End) {
         self.end = Some(end);
         self.said = AckBatch::default();
-        // Their callers look at the end.
+        // Their callers check for the end.
         self.waiting.clear();
     }
 }
 
 impl StreamOutbox {
-    /// Counts the acks that are refused.
+    /// Creates an outbox that counts refused acks here.
     pub(super) fn new(counters: Counters) -> Self {
         Self {
             counters,
@@ -114,7 +115,7 @@ impl StreamOutbox {
         }
     }
 
-    /// Acks these. They are refused if another owner is there.
+    /// Acks these entries. They are refused if there is another owner.
     pub(super) fn ack(&self, ids: &mut Vec<EntryId>) {
         let count = ids.len() as u64;
         let mut queue = self.queue();
@@ -129,7 +130,7 @@ impl StreamOutbox {
         self.wake.notify_one();
     }
 
-    /// Notes so many attempts.
+    /// Notes this many attempts.
     pub(super) fn note(&self, position: StreamPosition, attempts: u32) {
         let mut queue = self.queue();
         queue.marks.notes += 1;
@@ -138,7 +139,7 @@ impl StreamOutbox {
         self.wake.notify_one();
     }
 
-    /// Waits until everything is told that was said so far.
+    /// Waits until all changes so far are sent.
     pub(super) async fn told(&self) -> Result<(), SourceError> {
         let told = {
             let mut queue = self.queue();
@@ -164,7 +165,7 @@ impl StreamOutbox {
         }
     }
 
-    /// Whether nothing is left to be told, or nothing is told any more.
+    /// Whether nothing is left to send, or nothing more can be sent.
     pub(super) fn is_done(&self) -> bool {
         let queue = self.queue();
         queue.end.is_some() || queue.told.has(queue.marks)
@@ -193,7 +194,7 @@ impl StreamOutbox {
         }
     }
 
-    /// Nothing is taken any more.
+    /// Ends the outbox: the server accepts nothing more.
     fn refuse(&self) {
         let mut queue = self.queue();
         let acks = queue.marks.acks - queue.told.acks;
@@ -202,7 +203,7 @@ impl StreamOutbox {
         queue.end(End::Refused { acks });
     }
 
-    /// The connection has failed: nothing is told any more.
+    /// Ends the outbox after the connection has failed.
     fn fail(&self) {
         self.queue().end(End::Failed);
     }
@@ -212,7 +213,7 @@ impl StreamOutbox {
     }
 }
 
-/// Tells the server what is said, until another owner is there, or the connection breaks.
+/// Sends changes to the server until there is another owner, or the connection breaks.
 pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<StreamOutbox>) {
     loop {
         let said = teller.take();
@@ -227,7 +228,7 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<S
             match tenure.tell(&said.acks, notes.clone()).await {
                 Ok(Ok(())) => break false,
                 Ok(Err(Refused)) => break true,
-                // Those of the other streams, which may be on a node that is well, do not wait for it.
+                // The other streams, which may be on a node that is well, do not wait for this.
                 Err(Failure::Lasting(error)) => {
                     worker.fails(&tenure.place, Duty::Own, error.to_string());
                     break true;
@@ -250,7 +251,7 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<S
             return worker.say(News::Lost(tenure.id()));
         }
         worker.works(&tenure.place, Duty::Own);
-        // An attempt that is about to start is none of these: it has not settled.
+        // An attempt that is about to start is not among these: it has not settled.
         worker
             .starts
             .told(tenure.place.number, said.acks.iter().copied());
@@ -279,7 +280,7 @@ mod tests {
             async move { teller.told().await }
         });
         tokio::task::yield_now().await;
-        // What comes later is not waited for.
+        // It does not wait for later changes.
         teller.ack(&mut ids(0..7));
         let first = teller.take();
         assert_eq!(first.acks.len(), MOST_ACKS);

@@ -1,4 +1,4 @@
-//! One stream that is owned, as the source sees it: what was handed over, and what waits to be. Pure.
+//! One owned stream, from the view of the source: open and waiting entries. Pure.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -6,14 +6,14 @@ use keylane_source::Generation;
 
 use super::id::EntryId;
 
-/// What may be done with a stream.
+/// The phase of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is ours.
     Live,
-    /// It is ours, and is read again from what is pending when its work here has ended.
+    /// It is ours, and its pending entries are read again when its work here has ended.
     Rewinding,
-    /// Another member has it when its work here has ended.
+    /// Another member gets it when its work here has ended.
     Revoked,
 }
 
@@ -21,12 +21,12 @@ pub(super) enum Phase {
 pub(super) struct Owned<T> {
     pub(super) generation: Generation,
     pub(super) phase: Phase,
-    /// Counts how often the stream was read from what is pending.
+    /// Counts how often the pending entries were read again.
     pub(super) round: u32,
     waiting: VecDeque<(EntryId, T)>,
-    /// Handed over and not settled, or given back.
+    /// Entries that were handed over and have not settled, or were returned.
     open: HashSet<EntryId>,
-    /// Open, and acked by the step that has written its letter.
+    /// Open entries that were acked in the step that has written their letter.
     lettered: HashSet<EntryId>,
     has_returned: bool,
 }
@@ -44,7 +44,7 @@ impl<T> Owned<T> {
         }
     }
 
-    /// Whether what was read in this round is to be handed over.
+    /// Whether to hand over entries that were read in this round.
     pub(super) fn takes(&self, round: u32) -> bool {
         self.phase == Phase::Live && self.round == round
     }
@@ -61,7 +61,7 @@ impl<T> Owned<T> {
         }
     }
 
-    /// The next one that is handed over. One that is here already is passed over, as `Err`.
+    /// Takes the next entry to hand over. Skips one that is here already, as `Err`.
     pub(super) fn next(&mut self) -> Option<Result<(EntryId, T), T>> {
         if self.waiting() == 0 {
             return None;
@@ -73,12 +73,12 @@ impl<T> Owned<T> {
         })
     }
 
-    /// It is handled. Whether that is to be told.
+    /// Acks an entry. Returns whether to tell the server.
     pub(super) fn ack(&mut self, id: EntryId) -> bool {
         self.open.remove(&id) && !self.lettered.remove(&id)
     }
 
-    /// Its letter is written, and it is acked.
+    /// Records that the letter of an entry is written, and the entry acked.
     pub(super) fn letter_kept(&mut self, id: EntryId) {
         if self.open.contains(&id) {
             self.lettered.insert(id);
@@ -89,7 +89,7 @@ impl<T> Owned<T> {
         self.lettered.contains(&id)
     }
 
-    /// It was given back: it comes again when the stream is read from what is pending.
+    /// Records that an entry was returned: it comes again when the pending entries are read again.
     pub(super) fn give_back(&mut self) {
         self.has_returned = true;
     }
@@ -98,7 +98,7 @@ impl<T> Owned<T> {
         self.open.contains(&id)
     }
 
-    /// It goes. Returns what was not handed over.
+    /// Ends the stream. Returns the entries that were not handed over.
     pub(super) fn end(&mut self, phase: Phase) -> impl Iterator<Item = T> {
         self.phase = phase;
         std::mem::take(&mut self.waiting)
@@ -106,12 +106,12 @@ impl<T> Owned<T> {
             .map(|(_, entry)| entry)
     }
 
-    /// Whether it is to be read again from what is pending.
+    /// Whether the pending entries are to be read again.
     pub(super) fn wants_rewind(&self) -> bool {
         self.phase == Phase::Live && self.has_returned
     }
 
-    /// It begins again.
+    /// Begins a new generation.
     pub(super) fn begin(&mut self, generation: Generation) {
         *self = Self {
             round: self.round + 1,
@@ -119,7 +119,7 @@ impl<T> Owned<T> {
         };
     }
 
-    /// Below this everything is settled, as the stream is read up to `last`.
+    /// Returns the id below which all entries are settled, if the stream is read up to `last`.
     pub(super) fn settled_below(&self, last: EntryId) -> EntryId {
         let waiting = self.waiting.iter().map(|(id, _)| id);
         let lowest = self.open.iter().chain(waiting).min();

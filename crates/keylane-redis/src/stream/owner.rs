@@ -14,22 +14,22 @@ use super::outbox::{StreamOutbox, tell};
 use super::reader::{Ended, Reader};
 use super::worker::{Duty, Gained, LONG_PAUSE, News, Order, Task, Worker};
 
-/// Owns a stream until its lease is lost, or the source gives it up. One that the source does not know yet,
-/// because it cannot be taken over, is given up when `let_go` is told.
+/// Owns a stream until its lease is lost, or the source gives it up. `let_go` gives up a stream
+/// that the source does not know yet, because it cannot be taken over.
 pub(super) async fn own(
     worker: Arc<Worker>,
     place: Arc<Place>,
     lease: Arc<Lease>,
     let_go: Arc<Notify>,
 ) {
-    // What the source has let go of may still be handled here. So the lease stays, and the stream is taken
-    // over once more under it.
+    // Messages that the source has released may still be handled here. So the lease stays, and the
+    // stream is taken over once more under it.
     let reply = loop {
         if let End::Over(reply) = own_once(&worker, &place, &lease, &let_go).await {
             break reply;
         }
     };
-    // Unless the source has it too: then it keeps it.
+    // If the source has a handle too, it keeps the lease.
     if let Some(lease) = Arc::into_inner(lease) {
         lease.release().await;
     }
@@ -41,11 +41,12 @@ pub(super) async fn own(
     }
 }
 
-/// How one tenure of a stream has ended.
+/// The end of one tenure of a stream.
 enum End {
-    /// The source has let go of it, and this process owns it still.
+    /// The source has released it, and this process still owns it.
     Again,
-    /// It is not owned any more. If the source has asked for that, it is answered when the lease is free.
+    /// It is not owned any more. If the source waits for that, the answer comes when the lease is
+    /// free.
     Over(Option<oneshot::Sender<()>>),
 }
 
@@ -81,8 +82,8 @@ async fn own_once(
 
     let began = Instant::now();
     let (mut round, mut is_lost) = (Some(0), false);
-    // Ends when the source has no more use for the stream: also after it was lost, so that no task here
-    // owns it again before the source knows.
+    // Ends when the source has released the stream, also after a loss, so that no task here owns it
+    // again before the source knows.
     let reply = loop {
         let reading = async {
             match round {
@@ -135,7 +136,8 @@ async fn own_once(
     }
     if reply.is_some() {
         if has_changed {
-            // Its next owner finds the group where this process knows that it was, also if it is another one.
+            // The next owner finds the group at the progress of this process, even if the group is
+            // another one.
             take_over(worker, &mut tenure, lease, let_go).await;
         } else if let Err(error) = tenure.leave().await {
             tracing::debug!(target: "keylane", ?error, "a consumer stays in its group");
@@ -145,7 +147,7 @@ async fn own_once(
     if has_changed && began.elapsed() >= LONG_PAUSE {
         return End::Again;
     }
-    // Acks that are on their way are told first. What was refused is not asked for at full speed.
+    // Acks on their way are sent first. After a refusal it retries at a limited rate.
     tokio::select! {
         biased;
         _ = lease.lost() => End::Over(None),
@@ -155,7 +157,7 @@ async fn own_once(
     }
 }
 
-/// Whether the stream is ours.
+/// Takes the stream over. Returns whether it is ours.
 async fn take_over(
     worker: &Worker,
     tenure: &mut StreamLease,
@@ -212,7 +214,7 @@ async fn take_over(
     }
 }
 
-/// Cuts off what has settled, every so often.
+/// Trims settled entries at intervals.
 async fn trim(worker: &Worker, tenure: &StreamLease) -> Ended {
     let settings = &worker.config.settings;
     if settings.trim == StreamTrim::Never {

@@ -1,10 +1,10 @@
-//! Which partition a key belongs to, and which slot of a cluster a name.
+//! The partition of a key, and the slot of a name in a cluster.
 
-/// The partition of a key, of so many: the CRC16 that Redis Cluster takes for its slots (XMODEM:
-/// polynomial `0x1021`, beginning with 0), modulo `partitions`.
+/// Returns the partition of a key, out of this many: the CRC16 that Redis Cluster uses for its
+/// slots (XMODEM: polynomial `0x1021`, beginning with 0), modulo `partitions`.
 ///
-/// It never changes, so that producers in other languages can compute it: a client of a cluster has the
-/// function. Braces in a key mean nothing here. With 0 partitions it is 0.
+/// It never changes, so producers in other languages can compute it: a client of a cluster has the
+/// function. Braces in a key have no meaning here. With 0 partitions the result is 0.
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ pub(super) fn share_slot(one: &[u8], other: &[u8]) -> bool {
     crc16(tag(one)) % SLOTS == crc16(tag(other)) % SLOTS
 }
 
-/// What is hashed of a name: what is in its first braces, if there is anything.
+/// Returns the part of a name that is hashed: the text in its first braces, if there is any.
 fn tag(name: &[u8]) -> &[u8] {
     let within = || {
         let open = name.iter().position(|byte| *byte == b'{')?;

@@ -1,4 +1,4 @@
-//! What names a delivery.
+//! The position of a delivery.
 
 use keylane_source::Generation;
 
@@ -7,9 +7,9 @@ use super::id::EntryId;
 /// One hand-out of an entry of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamPosition {
-    /// Which of the streams of the source.
+    /// The index of the stream in the source.
     pub(super) stream: u32,
-    /// Attempts that the server knows of from before.
+    /// Earlier attempts that the server knows.
     pub(super) attempts: u32,
     /// Attempts up to this one may start without a note.
     pub(super) free: u32,
@@ -18,12 +18,12 @@ pub struct StreamPosition {
 }
 
 impl StreamPosition {
-    /// The id of the entry in its stream.
+    /// Returns the id of the entry in its stream.
     pub fn id(&self) -> EntryId {
         self.id
     }
 
-    /// The place of its stream in the order in which the streams of the source were named.
+    /// Returns the index of its stream, in the order in which the streams of the source were named.
     pub fn stream(&self) -> usize {
         self.stream as usize
     }

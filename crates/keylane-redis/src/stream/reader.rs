@@ -15,11 +15,12 @@ use super::worker::{Duty, News, Seen, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
 
-/// How long one wait for news takes. Then the group is asked: it may have been removed, or set back.
+/// How long one wait for new entries takes. Then it asks for the group: it may have been removed,
+/// or set back.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// In a cluster a wait would hold up all others of its node, so the stream is looked at: after this time
-/// at first, and after twice as long each time.
+/// In a cluster a wait would hold up all others of its node, so it polls the stream: after this
+/// time at first, and after twice as long each time.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
@@ -40,7 +41,7 @@ pub(super) struct Entry {
 
 /// Why a stream is not read any more.
 pub(super) enum Ended {
-    /// Another owner is there, or the stream is another one.
+    /// There is another owner, or the stream has changed.
     Refused,
     Failed(RedisError),
 }
@@ -53,8 +54,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads until it cannot. What it was about to read when it is dropped stays pending, and is read in
-    /// the next round.
+    /// Reads until it cannot. If it is dropped, the entries of its current read stay pending, and
+    /// the next round reads them.
     pub(super) async fn run(self) -> Ended {
         let mut cursor = Cursor::new();
         let mut news = Waiter::default();
@@ -73,7 +74,7 @@ impl Reader<'_> {
                 }
             };
             self.worker.works(place, Duty::Own);
-            // The wait alone, because the stream can be read.
+            // Only the wait fails, because the stream can be read.
             if let Some(error) = refused.take() {
                 self.worker.fails(place, Duty::Wait, error);
             }
@@ -169,7 +170,7 @@ impl Reader<'_> {
 
 enum Step {
     More,
-    /// The stream has no more.
+    /// The stream has no more entries.
     Nothing,
 }
 
@@ -190,7 +191,7 @@ impl From<Refused> for Stop {
     }
 }
 
-/// Waits for news of a stream.
+/// Waits for new entries of a stream.
 #[derive(Default)]
 struct Waiter {
     link: Option<Link>,
@@ -202,7 +203,7 @@ impl Waiter {
         self.looks = 0;
     }
 
-    /// Returns when there may be something, or why the server does not let anyone wait.
+    /// Returns when there may be a new entry, or why the server refuses the wait.
     async fn wait(&mut self, reader: &Reader<'_>, above: EntryId) -> Option<String> {
         let worker = reader.worker;
         let redis = &worker.config.redis;
@@ -227,7 +228,7 @@ impl Waiter {
                 return None;
             }
             Err(Failure::Lasting(error)) => Some(error.to_string()),
-            // The other connection shows whether it is the server.
+            // The other connection shows whether the server is the cause.
             Err(Failure::Unable(error) | Failure::Failed(error)) => {
                 tracing::debug!(target: "keylane", %error, "the wait for news has failed");
                 self.link = None;

@@ -1,4 +1,4 @@
-//! The scripts: each is one step that happens as a whole.
+//! The scripts. Each is one atomic step.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::answer::Failure;
 use crate::link::Link;
 use crate::script::Script;
 
-/// Acks free memory. A server that is full must take them.
+/// Acks free memory, so a server without free memory must take them.
 const HEAD: &str = "#!lua flags=allow-oom\n";
 const STANDING: &str = include_str!("lua/standing.lua");
 const COMMON: &str = include_str!("lua/common.lua");
@@ -30,11 +30,11 @@ scripts! {
     CHECK: HEAD, STANDING, include_str!("lua/check.lua");
     CHECKED: HEAD, STANDING, include_str!("lua/checked.lua");
     JOIN: HEAD, include_str!("lua/join.lua");
-    // Adds to what is there: refused where there is no memory.
+    // This one adds data: the server refuses it without free memory.
     PUSH: include_str!("lua/push.lua");
 }
 
-/// Runs one. To ask again is of no harm: each looks at what is there.
+/// Runs a script. Repeating it does no harm: each checks the current state.
 pub(super) async fn run(
     script: &Script,
     link: &Link,

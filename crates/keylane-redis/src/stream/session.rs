@@ -21,7 +21,7 @@ use crate::error::RedisError;
 use crate::leases::RedisLeases;
 use crate::link::Link;
 
-/// How long the end of the tasks is waited for.
+/// How long it waits for the end of the tasks.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Session {
@@ -31,7 +31,7 @@ pub(super) struct Session {
     stop: Option<oneshot::Sender<()>>,
 }
 
-/// What lives longer than a session.
+/// The state that outlives a session.
 pub(super) struct Lasting<'a> {
     pub(super) config: &'a Arc<Config>,
     pub(super) starts: &'a Arc<Starts>,
@@ -39,7 +39,7 @@ pub(super) struct Lasting<'a> {
     pub(super) resumes: &'a Arc<Resumes>,
     pub(super) member: &'a Member,
     pub(super) leases: Leases,
-    /// Of an opening before this one, by the number of the stream. What is not taken stays.
+    /// Leases of an earlier opening, by the number of the stream. Leases that are not taken stay.
     pub(super) kept: &'a mut BTreeMap<u32, Arc<Lease>>,
 }
 
@@ -76,12 +76,12 @@ impl Session {
         })
     }
 
-    /// Whether the tasks are there.
+    /// Whether the tasks run.
     pub(super) fn is_well(&self) -> bool {
         !self.steward.is_finished()
     }
 
-    /// Acquires nothing more, and leaves the members of the group.
+    /// Stops acquiring streams, and leaves the members of the group.
     pub(super) fn stop(&mut self) {
         // Without a receiver it has ended.
         let _ = self.stop.take().map(|stop| stop.send(()));
@@ -92,13 +92,14 @@ impl Session {
         let _ = timeout(END_WITHIN, &mut self.steward).await;
     }
 
-    /// Asks the server whether it is there.
+    /// Asks the server for an answer.
     pub(super) fn probe(&self) -> oneshot::Receiver<Result<(), RedisError>> {
         let (tell, told) = oneshot::channel();
         let mut link = self.link.clone();
         tokio::spawn(async move {
             let answer = link.ping().await;
-            // A server that cannot do anything now is there. To open the source again would not help.
+            // A server that cannot do anything now is there. It would not help to open the source
+            // again.
             let _ = tell.send(match answer {
                 Err(error) if error.breaks_connection() => Err(error),
                 _ => Ok(()),
@@ -126,7 +127,7 @@ async fn how_to_delete(link: &mut Link) -> Result<Acked, RedisError> {
     })
 }
 
-/// The leases of a source that was given none: in its own server.
+/// Returns the default leases of a source: in its own server.
 pub(super) fn default_leases(config: &Config) -> Result<Leases, SourceError> {
     let namespace = [b"keylane-streams:", &config.settings.group[..]].concat();
     let store = RedisLeases::open(&config.redis, namespace).map_err(SourceError::failed)?;

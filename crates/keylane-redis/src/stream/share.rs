@@ -1,14 +1,15 @@
-//! Which streams each member of a group is to have. Pure.
+//! The share of each member of a group in the streams. Pure.
 
-/// How many of `streams` the member at this place among `members` is to have. Members that were here first
-/// come first, so that one that joins takes as few as possible. All together have exactly all streams.
+/// Returns how many of `streams` the member at this place among `members` gets. The oldest members
+/// come first, so that a new one takes as few as possible. All members together get exactly all
+/// streams.
 pub(super) fn quota(streams: usize, members: usize, place: usize) -> usize {
     let members = members.max(1);
     streams / members + usize::from(place < streams % members)
 }
 
-/// The streams that are looked at by the member at this place, in the order in which it tries them: members
-/// begin at different ones, so that few meet.
+/// Returns the streams in the order in which the member at this place tries them: members begin at
+/// different ones, so that few collide.
 pub(super) fn order(streams: usize, members: usize, place: usize) -> impl Iterator<Item = usize> {
     let first = streams * place / members.max(1);
     (0..streams).map(move |step| (first + step) % streams)
@@ -34,8 +35,8 @@ mod tests {
             prop_assert!(most.unwrap() - least.unwrap() <= 1);
         }
 
-        /// Members give up what is too much, and take what is free: in a few rounds each has its share, and
-        /// nothing moves any more.
+        /// Members give up surplus streams, and take free ones: in a few rounds each has its share,
+        /// and nothing moves any more.
         #[test]
         fn shares_are_reached_and_then_nothing_moves(
             streams in 1..40_usize,
@@ -43,7 +44,7 @@ mod tests {
         ) {
             let mut owners: Vec<Option<usize>> = vec![None; streams];
             for members in sizes {
-                // Those that are gone have left what they had.
+                // Members that are gone have left their streams.
                 owners.iter_mut().for_each(|owner| *owner = owner.filter(|one| *one < members));
                 let before = owners.clone();
                 let mut moves = 0;
@@ -70,7 +71,7 @@ mod tests {
                     let mine = owners.iter().filter(|owner| **owner == Some(place)).count();
                     prop_assert_eq!(mine, quota(streams, members, place));
                 }
-                // Only what was too much has moved.
+                // Only surplus streams have moved.
                 let surplus: usize = (0..members)
                     .map(|place| {
                         let had = before.iter().filter(|owner| **owner == Some(place)).count();

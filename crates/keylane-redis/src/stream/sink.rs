@@ -1,4 +1,4 @@
-//! What is written to streams: messages, those of a spool, and dead letters.
+//! Streams as a sink: for messages, those of a spool, and dead letters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use crate::link::{Link, Reconnecting};
 use crate::names;
 use crate::server::Redis;
 
-/// More fields are too many for a script to hand to a command. Such an entry is added alone.
+/// A script can pass at most this many fields to a command. An entry with more is added alone.
 const MOST_FIELDS: usize = 3_500;
 
-/// Most fields of all entries of a step: what a server takes in a command is limited.
+/// Most fields of all entries of a step: the server limits the size of a command.
 const MOST_OF_A_STEP: usize = 250_000;
 
-/// A message as fields, with its place among all.
+/// A message as fields, with its index in the batch.
 type Encoded = (usize, Vec<(Bytes, Bytes)>);
 
-/// Adds messages to a stream, or to the partitions of one, as a [`StreamSource`](crate::StreamSource) reads
-/// them. Cheap to clone.
+/// Adds messages to a stream, or to the partitions of one, in the form that
+/// [`StreamSource`](crate::StreamSource) reads. Cheap to clone.
 ///
-/// It is a sink for dead letters as well: of what cannot be decoded ([`RawLetterSink`]), and of what a
-/// handler of raw messages has failed at ([`DeadLetterSink`]). Such a letter may be written twice if its call
-/// is dropped, or its answer lost. One that a source keeps
-/// [in its own step](crate::StreamBuilder::dead_letters) is not.
+/// It is also a sink for dead letters: for messages that cannot be decoded ([`RawLetterSink`]), and
+/// for raw messages whose handler has failed ([`DeadLetterSink`]). Such a letter may be written
+/// twice if its call is dropped, or its answer lost. A letter that a source keeps [in its own
+/// step](crate::StreamBuilder::dead_letters) is never written twice.
 ///
 /// # Examples
 ///
@@ -57,21 +57,22 @@ pub struct StreamSink {
 }
 
 impl StreamSink {
-    /// To this stream, which is made if it is not there.
+    /// Creates a sink for this stream, which is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for a name that is empty or has no clear slot in a cluster.
+    /// Returns [`ConfigError`] for a name that is empty or has no clear slot in a cluster.
     pub fn new(redis: &Redis, stream: impl Into<Bytes>) -> Result<Self, ConfigError> {
         Self::to(redis, vec![stream.into()])
     }
 
-    /// To the streams `name:0`, `name:1` and so on, so many of them: to the one that
-    /// [`partition_of`] says for the key of a message. What has no key goes to the first.
+    /// Creates a sink for a stream in partitions: this many streams `name:0`, `name:1` and so on. A
+    /// message goes to the one that [`partition_of`] returns for its key. A message without a key
+    /// goes to the first.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for no partitions, and for a name as with [`new`](Self::new).
+    /// Returns [`ConfigError`] for 0 partitions, and for a name as [`new`](Self::new) does.
     pub fn partitions(redis: &Redis, name: &str, count: u32) -> Result<Self, ConfigError> {
         let streams = (0..count).map(|number| format!("{name}:{number}").into());
         Self::to(redis, streams.collect())
@@ -91,19 +92,20 @@ impl StreamSink {
         })
     }
 
-    /// In which fields of an entry the parts of a message are.
+    /// Sets which fields of an entry contain the parts of a message.
     #[must_use]
     pub fn fields(mut self, fields: StreamFields) -> Self {
         self.fields = fields;
         self
     }
 
-    /// Adds a message. It is as durable as the server makes it: with `appendfsync always` it is on the disk
-    /// when this returns.
+    /// Adds a message. The server decides how durable it is: with `appendfsync always` it is on the
+    /// disk when this returns.
     ///
     /// # Errors
     ///
-    /// [`RedisError`]. One that is [`Unreachable`](crate::ErrorKind::Unreachable) may have been done.
+    /// Returns [`RedisError`]. After [`Unreachable`](crate::ErrorKind::Unreachable) the message may
+    /// be in the stream.
     ///
     /// # Cancel safety
     ///
@@ -112,13 +114,14 @@ impl StreamSink {
         self.push_all(std::slice::from_ref(message)).await
     }
 
-    /// Adds messages, those of each partition in their order: all of a partition or none, as long as they
-    /// have 250,000 fields together and none has more than 3,500.
+    /// Adds messages, those of each partition in their order. The messages of a partition are added
+    /// as a whole or not at all, as long as they have at most 250,000 fields together and none has
+    /// more than 3,500.
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push). Those of some partitions may be there, and the first ones of one that has
-    /// more fields than that.
+    /// As [`push`](Self::push). The messages of some partitions may be added, and so may the first
+    /// ones of a partition with more fields than that.
     ///
     /// # Cancel safety
     ///
@@ -127,7 +130,7 @@ impl StreamSink {
         self.write(messages).await.map_err(|(error, _)| error)
     }
 
-    /// With an error it says at which places the messages are that were written.
+    /// Adds messages. An error also contains the indexes of the messages that were written.
     async fn write(&self, messages: &[RawMessage]) -> Result<(), (RedisError, Vec<usize>)> {
         let mut of_each = vec![Vec::new(); self.streams.len()];
         for (place, message) in messages.iter().enumerate() {
@@ -151,8 +154,8 @@ impl StreamSink {
         Ok(())
     }
 
-    /// Adds entries in one step, which is a single command: in a cluster it is sent on to where the stream
-    /// has moved, as a transaction would not be.
+    /// Adds entries in one step, with a single command. If the stream has moved, a cluster
+    /// redirects it, unlike a transaction.
     async fn add(&self, stream: &Bytes, batch: &[Encoded]) -> Result<(), RedisError> {
         let add = async |link: &mut Link| -> Result<Value, RedisError> {
             if let [(_, fields)] = batch {
@@ -182,7 +185,7 @@ impl StreamSink {
     async fn keep_letter(&self, message: &RawMessage, why: &Why) -> Result<(), RedisError> {
         let mut letter = message.clone();
         let ours = why.headers();
-        // What it has of these from an earlier death is replaced.
+        // Replaces the fields of this kind from an earlier death.
         let is_theirs = |name: &str| ours.iter().all(|(ours, _)| ours != name);
         letter.headers.retain(|(name, _)| is_theirs(name));
         letter.headers.extend(ours);
@@ -190,10 +193,10 @@ impl StreamSink {
     }
 }
 
-/// What is added in one step each, in this order.
+/// Splits entries into batches of one step each, in this order.
 fn batches(entries: impl Iterator<Item = Encoded>) -> Vec<Vec<Encoded>> {
     let mut batches: Vec<Vec<Encoded>> = Vec::new();
-    // Of the last one.
+    // The room in the last batch.
     let mut room = 0;
     for entry in entries {
         let fields = entry.1.len();
@@ -244,9 +247,9 @@ mod spool {
     use crate::error::ErrorKind;
     use crate::spooled;
 
-    /// A stream as the target of a [`Spool`](keylane_spool::Spool). The id of the spool is the id of the
-    /// message, as its 24 bytes: what is written a second time, after a crash or a lost answer, has the
-    /// same.
+    /// A stream as the target of a [`Spool`](keylane_spool::Spool). The id of the spool is the id
+    /// of the message, as its 24 bytes: a message that is written a second time, after a crash or a
+    /// lost answer, has the same id.
     #[async_trait]
     impl SpoolSink for StreamSink {
         async fn write(&self, batch: &[Spooled]) -> Result<(), SinkError> {

@@ -1,4 +1,4 @@
-//! The source: what the driver calls.
+//! The source: the calls of the driver.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -32,74 +32,80 @@ use crate::error::RedisError;
 use crate::letter::Why;
 use crate::server::Redis;
 
-/// How long a stream waits before it is read again because something of it was given back. What is given
-/// back when a source stops is not.
+/// How long a stream waits before it is read again because an entry was returned. Entries that a
+/// stopping source returns do not wait for it.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
 
 /// Streams of Redis or Valkey, as one member of a consumer group.
 ///
-/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. Which fields of
-/// an entry are what, is said by [`StreamFields`](crate::StreamFields).
+/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them.
+/// [`StreamFields`](crate::StreamFields) sets which fields of an entry contain the parts of a
+/// message.
 ///
 /// # What it does
 ///
-/// - **A stream has one owner at a time**, under a lease: a group that shares one stream among consumers
-///   has no order. The other members of the group stand by. What scales is the dispatcher within the
-///   process, and beyond that [partitions](StreamBuilder::partitions). Nothing else may read the streams as
-///   the same group.
-/// - Streams are shared evenly among the members of the group. Who joins gets some, who stops leaves its
-///   own at once, and who crashes when its lease has run out. Members that were there first keep what they
-///   have, as far as it is not too much.
-/// - What is pending in the group comes first, in the order of the ids, whichever consumer has it.
-/// - An entry is acked when it has settled. A former owner that wakes up late can neither ack nor count
-///   anything: the server compares a fencing token first.
-/// - Attempts are counted in the delivery count of the pending entry, one above what was noted.
-/// - A stream of which something was given back, without the end of the source, is read again from what is
-///   pending.
-/// - A pending entry that was deleted or cut off is acked away, with a warning.
-/// - A group or a stream that is gone is made again, with a warning: after a `FLUSHALL`, or a failover to a
-///   server that did not have it yet. A stream that was made again under its name, with whatever ids, is a
-///   new one: what was held of the old one acks nothing of it, and hides nothing. So it is with the other
-///   history of a replica that was promoted, if the user may ask for `INFO replication`. What was pending
-///   with a consumer that an operator has removed comes again.
-/// - A stream that cannot be read, because its key holds something else or the user has no right to it, fails
-///   alone: the others go on. It stands in `failed_parts` with the words
-///   of the server, and is tried again every second. If acks of it are refused, the source is opened again,
-///   once each time, and the stream stays with this process for as long as its lease lasts. That it may not
-///   be waited for in `XREAD`, or cut off, or that the members of the group may not be looked at, stands
-///   there as well, and holds up nothing: members that do not know of each other own what is free.
-/// - In a cluster the streams of a node that is away fail alone as well. Leases are in one slot, and so all
-///   streams wait for the node that has it. A node that keeps its connections and says nothing may hold up
-///   the client's calls to others, until the cluster has replaced it.
+/// - **A stream has one owner at a time**, under a lease: a group that shares one stream among
+///   consumers has no order. The other members of the group stand by. To scale, use the dispatcher
+///   within the process, and beyond that [partitions](StreamBuilder::partitions). No other program
+///   may read the streams as the same group.
+/// - Streams are shared evenly among the members of the group. A new member gets some. A member
+///   that stops leaves its own at once, and one that crashes when its lease has run out. The oldest
+///   members keep their streams, except surplus ones.
+/// - Pending entries of the group come first, in the order of the ids, whichever consumer has them.
+/// - An entry is acked when it has settled. A former owner that wakes up late can neither ack nor
+///   count anything: the server compares a fencing token first.
+/// - Attempts are counted in the delivery count of the pending entry, which is one more than the
+///   noted attempts.
+/// - If an entry is returned while the source continues, the pending entries of its stream are read
+///   again.
+/// - A pending entry that was deleted or trimmed is acked, with a warning.
+/// - A group or a stream that is gone is created again, with a warning: after a `FLUSHALL`, or a
+///   failover to a server that did not have it yet. A stream that was created again under its name
+///   is a new one, with any ids: messages of the old one ack none of its entries, and hide none.
+///   The same applies to the other history of a replica that was promoted, if the user has the
+///   right to `INFO replication`. If an operator removes a consumer, its pending entries come
+///   again.
+/// - A stream that cannot be read, because its key has another type or the user has no right to it,
+///   fails alone: the others go on. `failed_parts` contains it with the message of the server, and
+///   it is tried again every second. If acks of it are refused, the source is opened again, once
+///   each time, and the stream stays with this process for as long as its lease lasts.
+///   `failed_parts` also contains a missing right to wait in `XREAD`, to trim, or to look at the
+///   members of the group. These hold up nothing: members that do not know each other own the free
+///   streams.
+/// - In a cluster the streams of a node that is away fail alone as well. Leases are in one slot,
+///   and so all streams wait for the node that has it. A node that keeps its connections and does
+///   not answer may hold up the client's calls to others, until the cluster has replaced it.
 ///
 /// # Dead letters
 ///
-/// With [`dead_letters`](StreamBuilder::dead_letters) a letter has the fields of its entry, and these:
+/// With [`dead_letters`](StreamBuilder::dead_letters) a letter has the fields of its entry, and
+/// these:
 ///
 /// | field | its value, as text |
 /// | --- | --- |
 /// | `keylane.stream`, `keylane.entry` | where the entry is |
 /// | `keylane.time` | when it was added, in milliseconds since 1970 |
-/// | `keylane.group` | the group that has given up on it |
-/// | `keylane.attempts` | how often its handler was tried |
+/// | `keylane.group` | the group that could not handle it |
+/// | `keylane.attempts` | how many attempts its handler had |
 /// | `keylane.cause` | one of `failed`, `panicked`, `timed out`, `undecodable`, `skipped`, … |
-/// | `keylane.error` | what is to be said about it, 2,000 characters at most |
+/// | `keylane.error` | the text of the error, 2,000 characters at most |
 ///
-/// The letter is written and the entry is acked in one step, so there is one letter for each entry also
-/// after a crash. In a cluster this is so if the stream of the letters is in the slot of the entry's
-/// stream, by braces in their names; otherwise a crash between the two may write a letter twice.
+/// The letter is written and the entry is acked in one step, so there is one letter for each entry
+/// also after a crash. In a cluster this requires that the stream of the letters is in the slot of
+/// the entry's stream, by braces in their names; otherwise a crash between the two may write a
+/// letter twice.
 ///
-/// # What it keeps in the server
+/// # Keys in the server
 ///
-/// Beside each stream there is the key `{stream}:keylane:owner:<group>` with the token of its owner and
-/// the consumer that it has made, and beside the first one `{stream}:keylane:members:<group>`; the name
-/// of a stream that has braces of its own stands in them once more. Leases are in keys that begin with
-/// `{keylane-streams:<group>}:keylane:lease`, unless [`leases`](StreamBuilder::leases) says otherwise.
-/// Replication is
-/// asynchronous: a failover can lose acks and entries that the server has confirmed.
+/// Beside each stream there is the key `{stream}:keylane:owner:<group>` with the token of its owner
+/// and the consumer that it has created, and beside the first one
+/// `{stream}:keylane:members:<group>`. If the name of a stream has braces of its own, these keys
+/// contain the name once more. Leases are in keys that begin with
+/// `{keylane-streams:<group>}:keylane:lease`, unless [`leases`](StreamBuilder::leases) sets others.
+/// Replication is asynchronous: a failover can lose acks and entries that the server has confirmed.
 ///
-/// A source has two connections, and one more for each stream that it owns, in which it waits for news. In
-/// a cluster it looks up to ten times a second at each instead.
+/// A source has two connections, and one more for each stream that it owns, on which it waits for
+/// new entries. In a cluster it polls each of these streams up to ten times a second instead.
 ///
 /// # Examples
 ///
@@ -137,9 +143,10 @@ pub struct StreamSource {
     rewind_at: Option<Instant>,
     probe: Option<oneshot::Receiver<Result<(), RedisError>>>,
     session: Option<Session>,
-    /// Leases of the session before, until the source is open again: attempts under them are here.
+    /// Leases of the session before, until the source is open again: there may be attempts under
+    /// them here.
     kept: BTreeMap<u32, Arc<Lease>>,
-    /// Up to when they are kept: others may do better.
+    /// How long to keep them: after that, other processes may do better.
     kept_until: Instant,
 }
 
@@ -181,15 +188,15 @@ impl StreamSource {
         }
     }
 
-    /// The fencing token under which a message was handed out: that of the owner of its stream, and higher
-    /// than those of all owners of it before. Whatever stores the effects of messages refuses a token of a
-    /// key that is lower than one it has seen, and so what a paused process writes that is not the owner
-    /// any more.
+    /// Returns the fencing token under which a message was handed out: the token of the stream's
+    /// owner. It is higher than those of all earlier owners. The store that keeps the effects of
+    /// messages must refuse a token that is lower than one it has seen for the key. So it refuses
+    /// the writes of a paused process that is not the owner any more.
     pub fn token(message: &RawMessage) -> Option<u64> {
         origin::token(message)
     }
 
-    /// The view into it from outside, to be taken before it is consumed.
+    /// Returns a handle to watch the source. Get it before the source is consumed.
     pub fn watch(&self) -> StreamWatch {
         StreamWatch(self.held.counters.clone())
     }
@@ -198,7 +205,7 @@ impl StreamSource {
         self.session.as_mut().ok_or_else(not_open)
     }
 
-    /// Lets go of everything. What was handed over is not ours any more.
+    /// Releases everything. The messages that were handed over are not ours any more.
     fn abandon(&mut self) {
         self.held.abandon();
         self.inbox.clear();
@@ -207,7 +214,7 @@ impl StreamSource {
         self.session = None;
     }
 
-    /// Hears what the tasks have to say.
+    /// Processes the news of the tasks.
     fn follow_news(
         &mut self,
         into: &mut Deliveries<RawMessage, StreamPosition>,
@@ -252,7 +259,7 @@ impl StreamSource {
         }
     }
 
-    /// Waits until something has happened. Whether the server has answered that it is well.
+    /// Waits until something has happened. Returns whether the server has answered that it is well.
     async fn wait(&mut self, probe_at: Instant) -> Result<bool, SourceError> {
         let now = Instant::now();
         if self.probe.is_none() && now >= probe_at {
@@ -285,7 +292,7 @@ impl StreamSource {
     }
 }
 
-/// Waits for an answer. It is gone afterwards.
+/// Waits for an answer, and removes its receiver.
 async fn answered<T>(probe: &mut Option<oneshot::Receiver<T>>) -> Result<T, SourceError> {
     let Some(receiver) = probe else {
         return std::future::pending().await;
@@ -325,7 +332,7 @@ impl Source for StreamSource {
     fn validate(&self) -> Result<(), SourceError> {
         let settings = &self.config.settings;
         match &settings.letters {
-            // A letter that fails would be a letter again, for ever.
+            // A letter that fails would become a letter again, for ever.
             Some(letters) if settings.streams.contains(letters) => Err(SourceError::failed(
                 "dead letters need a stream of their own: give `dead_letters` one that is not read",
             )),
@@ -369,7 +376,7 @@ impl Source for StreamSource {
     ) -> Result<Received<StreamPosition>, SourceError> {
         let called_at = Instant::now();
         let until = into.until();
-        // So that the answer is there in time.
+        // So that the answer arrives in time.
         let probe_at = called_at + until.saturating_duration_since(called_at) / 2;
         loop {
             if let Some(received) = self.follow_news(into)? {
@@ -405,7 +412,7 @@ impl Source for StreamSource {
     }
 
     async fn release(&mut self, generations: &[Generation]) -> Result<(), SourceError> {
-        // What settled since the last confirmation, and how often what goes back was tried.
+        // Sends the settlements after the last confirmation, and the attempts at returned entries.
         self.held.told().await?;
         self.held.let_go(generations).await;
         Ok(())
@@ -433,7 +440,7 @@ impl Source for StreamSource {
             let origin = Arc::clone(&held.tenure.origin);
             let entries = match again(|| held.tenure.entries(&ids)).await {
                 Ok(Ok(entries)) => entries,
-                // What was handed over of it comes again.
+                // Its entries that were handed over come again.
                 Ok(Err(Refused)) | Err(Failure::Lasting(_) | Failure::Unable(_)) => {
                     self.held.lose(stream);
                     continue;
@@ -502,7 +509,7 @@ impl Source for StreamSource {
         if let Ok(Letter::Kept) = kept {
             return Ok(());
         }
-        // What is ours of the stream comes again.
+        // Our entries of the stream come again.
         self.held.lose(position.stream);
         Err(SourceError::failed(
             "the entry is not pending here any more: it is neither acked nor counted",
@@ -529,7 +536,7 @@ impl Source for StreamSource {
     }
 }
 
-/// Asks again while the server cannot do it now, for a while: nothing else is done meanwhile.
+/// Repeats a call for a while if the server cannot do it now. It does nothing else meanwhile.
 async fn again<T, F>(ask: impl Fn() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
@@ -548,7 +555,8 @@ where
 
 impl Drop for StreamSource {
     fn drop(&mut self) {
-        // The streams of a source that was dropped are free at once, so it should not count any more.
+        // The streams of a source that was dropped are free at once, so the source should not count
+        // as a member any more.
         if let Some(session) = &self.session
             && let Ok(runtime) = Handle::try_current()
         {
@@ -557,7 +565,7 @@ impl Drop for StreamSource {
             let (member, link) = (self.member.clone(), session.link.clone());
             runtime.spawn(async move { member.leave(&link, &key).await });
         }
-        // The driver's guard may live on, and has its half of the leases.
+        // The driver's guard may live on, and has its own handles of the leases.
         self.abandon();
         self.kept.clear();
     }

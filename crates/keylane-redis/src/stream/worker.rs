@@ -1,4 +1,4 @@
-//! What the tasks of a source share, and what they say to it.
+//! The state that the tasks of a source share, and their messages to it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +21,10 @@ use super::reader::Entry;
 use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
 
-/// How long something is left alone that the server will not do for now.
+/// The pause before a retry of a call that the server refuses for now.
 pub(super) const LONG_PAUSE: Duration = Duration::from_secs(1);
 
-/// What all tasks of one opening of a source have.
+/// The common state of all tasks of one opening of a source.
 pub(super) struct Worker {
     pub(super) config: Arc<Config>,
     pub(super) link: Link,
@@ -33,24 +33,24 @@ pub(super) struct Worker {
     pub(super) counters: Counters,
     pub(super) resumes: Arc<Resumes>,
     pub(super) news: mpsc::UnboundedSender<News>,
-    /// What fails while the rest goes on.
+    /// The current failures, while the rest goes on.
     pub(super) failing: Mutex<BTreeSet<(u32, Duty)>>,
 }
 
-/// What is done with a stream, and may fail by itself.
+/// A part of the work on a stream that may fail by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Duty {
-    /// To own it, and what belongs to that.
+    /// Owning the stream, with all its calls.
     Own,
-    /// To hear of what is added. Without that it is looked at.
+    /// Waiting for new entries. If that fails, the stream is polled.
     Wait,
     Trim,
-    /// To know the members of its group, which are beside the first stream.
+    /// Knowing the members of its group, which are stored beside the first stream.
     Share,
 }
 
 impl Duty {
-    /// What a person knows it by.
+    /// Returns its name for messages and logs.
     fn of(self, place: &Place) -> String {
         match self {
             Self::Own => place.name(),
@@ -62,27 +62,27 @@ impl Duty {
 }
 
 impl Worker {
-    /// Says it to the source, which may be gone.
+    /// Sends news to the source, which may be gone.
     pub(super) fn say(&self, news: News) {
         let _ = self.news.send(news);
     }
 
-    /// Something of a stream fails, and is tried again.
+    /// Records that a part of the work on a stream fails. It is tried again.
     pub(super) fn fails(&self, place: &Place, duty: Duty, why: String) {
         lock(&self.failing).insert((place.number, duty));
         let part = duty.of(place);
         self.say(News::PartFailed { part, why });
     }
 
-    /// It does not fail any more, or is not up to this process.
+    /// Records that it does not fail any more, or that this process does not do it any more.
     pub(super) fn works(&self, place: &Place, duty: Duty) {
         if lock(&self.failing).remove(&(place.number, duty)) {
             self.say(News::PartRecovered(duty.of(place)));
         }
     }
 
-    /// Says that something of a stream has failed, and waits until it may be tried again. What fails with
-    /// the connection is returned: it is no trouble of the stream's own.
+    /// Reports a failure of a stream, and waits until the next try. Returns a failure of the
+    /// connection, which is not about the stream.
     pub(super) async fn bear(
         &self,
         place: &Place,
@@ -103,8 +103,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a new connection to a cluster reaches a stream that this one does not: its client keeps a
-    /// connection that has gone silent.
+    /// Whether a new connection to a cluster reaches a stream that this one does not: the client
+    /// keeps a connection that has gone silent.
     async fn is_reached_anew(&self, place: &Place) -> bool {
         let mut exists = cmd("EXISTS");
         exists.arg(&*place.stream);
@@ -124,23 +124,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a group would begin that is gone, by the number of its stream.
+/// Where a group that is gone would begin again, by the number of its stream.
 #[derive(Debug, Default)]
 pub(super) struct Resumes(Mutex<HashMap<u32, Resume>>);
 
-/// What an owner knew of a stream in the end.
+/// The last state of a stream that its owner knew.
 #[derive(Clone, Debug)]
 pub(super) struct Resume {
-    /// Everything up to here had settled.
+    /// All entries up to this one had settled.
     pub(super) settled: EntryId,
-    /// The token of the owner, and its consumer.
+    /// The token of the owner; then its consumer.
     pub(super) token: Arc<str>,
     pub(super) consumer: Arc<str>,
     pub(super) seen: Option<Seen>,
 }
 
-/// An entry that the stream had. One that was made again under its name may have the id, and is told by
-/// what is in it.
+/// An entry that the stream had. A stream that was created again under its name may have an entry
+/// with the same id; its content tells the two apart.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) id: EntryId,
@@ -161,27 +161,27 @@ impl Resumes {
     }
 }
 
-/// What a source is told.
+/// News for a source.
 pub(super) enum News {
     Gained(Box<Gained>),
-    /// Entries of a stream, in the order of their ids, in the round of reading with this number.
+    /// Entries of a stream, in the order of their ids, with the number of the round of reading.
     Entries {
         stream: u32,
         round: u32,
         entries: Vec<Entry>,
     },
-    /// A stream is not owned any more: by the clock of this process, or because the server takes nothing
-    /// more from this owner, or because it is gone.
+    /// A stream is not owned any more: by the clock of this process, or because the server refuses
+    /// this owner, or because the stream is gone.
     Lost(TenureId),
-    /// There are more members now: this stream is to go.
+    /// There are more members now, and this stream is surplus.
     Surplus(u32),
-    /// A stream, or something of it, fails while the others go on.
+    /// A stream, or a part of the work on it, fails while the others go on.
     PartFailed {
         part: String,
         why: String,
     },
     PartRecovered(String),
-    /// The connection does not work, or the server refuses what is needed.
+    /// The connection does not work, or the server refuses a necessary call.
     Failed(RedisError),
 }
 
@@ -195,14 +195,14 @@ pub(super) struct Gained {
     pub(super) orders: mpsc::UnboundedSender<Order>,
 }
 
-/// What the source has the task of an owned stream do. Without its sender the task ends, and gives the
-/// stream up.
+/// An order of the source to the task of an owned stream. When its sender is dropped, the task
+/// gives the stream up and ends.
 pub(super) enum Order {
-    /// Read nothing more.
+    /// Stop reading.
     Rest,
-    /// Read everything again that is pending, in this round.
+    /// Read all pending entries again, in this round.
     Begin(u32),
-    /// Give the stream up, and say when it is given up.
+    /// Give the stream up, and answer when that is done.
     Leave(oneshot::Sender<()>),
 }
 

@@ -17,8 +17,8 @@ async fn with_clock(kind: RedisKind) -> Redis {
     Redis::builder(kind).own_clock().start().await.unwrap()
 }
 
-/// A lease that is held goes on, and ends when it would. Only one whose holder has died before the clock
-/// was set back ends as much later.
+/// A lease that is renewed goes on, and ends when it would. Only a lease whose holder died before
+/// the clock was set back ends later, by that amount.
 #[tokio::test]
 async fn a_clock_that_is_set_back_keeps_no_lease_that_is_renewed() {
     each_kind(async |kind| {
@@ -32,7 +32,7 @@ async fn a_clock_that_is_set_back_keeps_no_lease_that_is_renewed() {
         sleep(TTL / 4).await;
         let claims = [Claim::new("key", token, TTL)];
         assert_eq!(store.renew(&owner, &claims).await, Ok(vec![true]), "{kind}");
-        // Its holder is not heard of any more.
+        // Its holder renews it no more.
         let other = Owner::random();
         let left = granted(&*store, &other, "key").await.unwrap_err();
         assert!(left <= TTL, "{kind}: {left:?}");
@@ -49,8 +49,8 @@ async fn a_clock_that_is_set_back_keeps_no_lease_that_is_renewed() {
     .await;
 }
 
-/// Leases end at once, and their holders are told. Tokens grow all the same, and go on when it is right
-/// again.
+/// Leases end at once, and their holders learn of it. Tokens still grow, and go on when the clock
+/// is right again.
 #[tokio::test]
 async fn a_clock_that_is_set_forward_ends_leases() {
     each_kind(async |kind| {
@@ -76,7 +76,8 @@ async fn a_clock_that_is_set_forward_ends_leases() {
     .await;
 }
 
-/// A server that was emptied has forgotten its leases: holders are told, and end nothing of the next one.
+/// A server that was emptied has forgotten its leases: holders learn of it, and do not end the next
+/// lease.
 #[tokio::test]
 async fn a_server_that_was_emptied_has_other_leases() {
     each_kind(async |kind| {
@@ -100,7 +101,7 @@ async fn a_server_that_was_emptied_has_other_leases() {
     .await;
 }
 
-/// The token of a grant, or for how long another one has it.
+/// Returns the token of a grant, or how long another owner has the lease.
 async fn granted(store: &impl LeaseStore, owner: &Owner, key: &str) -> Result<Token, Duration> {
     let wishes = [Wish::new(key.to_owned(), TTL)];
     match store.acquire(owner, &wishes).await.unwrap()[0] {

@@ -1,4 +1,4 @@
-//! The suite of stores, and leases by the thousand.
+//! The conformance suite of stores, and thousands of leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ async fn clusters_conform() {
             conformance::check(Arc::new(store.slots(slots).unwrap()))
         });
         join_all(checks).await;
-        // With one hash tag all is on one node, and with eight it is not.
+        // With one hash tag all leases are on one node, and with eight they are not.
         let mut sizes = Vec::new();
         for node in cluster.nodes() {
             let size = node.execute(&["DBSIZE"]).await.unwrap();
@@ -68,7 +68,7 @@ async fn valkey_9_renews_thousands() {
     renews_thousands(RedisKind::Valkey9).await;
 }
 
-/// Two owners, each with leases by the thousand, for several times as long as one lasts.
+/// Two owners, each with thousands of leases, for several times as long as one lasts.
 async fn renews_thousands(kind: RedisKind) {
     const EACH: u32 = 5_000;
     let ttl = Duration::from_secs(3);
@@ -85,7 +85,7 @@ async fn renews_thousands(kind: RedisKind) {
             lease.check().unwrap();
         }
     }
-    // All of it is taken for the other one, and free when its holder has closed.
+    // All leases are taken for the other owner, and free when their holder has closed.
     let (here, there) = (&owners[0], &owners[1]);
     assert!(there.try_acquire("0/7", ttl).await.is_err());
     here.close().await;

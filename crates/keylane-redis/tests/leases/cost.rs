@@ -1,5 +1,5 @@
-//! What leases cost the server and the process that holds them. By hand, in release:
-//! `cargo test --release -p keylane-redis --test leases cost -- --ignored --nocapture`
+//! The costs of leases for the server and for their holder. By hand, in release: `cargo test
+//! --release -p keylane-redis --test leases cost -- --ignored --nocapture`
 
 use std::time::{Duration, Instant};
 

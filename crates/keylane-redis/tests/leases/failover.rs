@@ -13,8 +13,8 @@ use crate::support::{answered, execute, leases, proxy};
 
 const TTL: Duration = Duration::from_secs(3);
 
-/// Where holders write: a value for each key. A fenced one refuses a token below the highest it has
-/// seen.
+/// The target of the holders' writes: a value for each key. A fenced one refuses a token below the
+/// highest it has seen.
 struct Sink {
     is_fenced: bool,
     written: HashMap<u64, (Token, &'static str)>,
@@ -78,7 +78,7 @@ async fn two_holders(kind: RedisKind, sinks: &mut [&mut Sink; 2]) {
         sleep(Duration::from_millis(10)).await;
     }
 
-    // The primary is cut off from its replica, grants a key, and is not heard of any more.
+    // The primary is cut off from its replica, grants a key, and disappears.
     cable.cut();
     let older = here.acquire("key", TTL).await.unwrap();
     execute(&replica, "REPLICAOF NO ONE").await;
@@ -95,8 +95,7 @@ async fn two_holders(kind: RedisKind, sinks: &mut [&mut Sink; 2]) {
         }
     }
 
-    // The old primary is told of the new one. Its holder cannot renew any more, and gives up in
-    // time.
+    // The old primary learns of the new one. Its holder can renew no more, and gives up in time.
     execute(&primary, &format!("REPLICAOF 127.0.0.1 {}", replica.port())).await;
     let lost = timeout(TTL, older.lost()).await.unwrap();
     assert_eq!(lost, LeaseLost::RanOut, "{kind}");
@@ -104,7 +103,7 @@ async fn two_holders(kind: RedisKind, sinks: &mut [&mut Sink; 2]) {
     known.check().unwrap();
 }
 
-/// A holder that has looked at its lease, and writes.
+/// Writes as a holder that has checked its lease.
 fn write(sink: &mut Sink, lease: &Lease, value: &'static str) {
     lease.check().unwrap();
     sink.write(0, lease.token(), value);

@@ -58,7 +58,7 @@ async fn cut_off(kind: RedisKind, cut: Cut) {
     let (taken_at, taken) = taken.unwrap().unwrap();
     assert!(lost_at < taken_at, "{kind}, {cut:?}");
     assert!(taken.token() > lease.token());
-    // And when all is well again, so is the one that was cut off.
+    // When all connections are well again, so is the one that was cut off.
     proxy.heal();
     drop(taken);
     let healed = Instant::now();
@@ -98,8 +98,8 @@ async fn a_slow_network_costs_no_lease() {
     .await;
 }
 
-/// Connections are killed at random while 8 tasks acquire and release as fast as they can, each
-/// pair of them one key. No lease is lost, and no key has two holders.
+/// Connections are killed at random while 8 tasks acquire and release as fast as they can, two
+/// tasks for each key. No lease is lost, and no key has two holders.
 #[tokio::test]
 async fn connections_that_are_killed_cost_no_lease() {
     for kind in RedisKind::ALL {
@@ -144,7 +144,7 @@ async fn connections_that_are_killed_cost_no_lease() {
     }
 }
 
-/// A server that is started anew has forgotten all scripts, and so has one that is told to.
+/// A server that was restarted has forgotten all scripts, and so has one after `SCRIPT FLUSH`.
 #[tokio::test]
 async fn scripts_that_are_forgotten_cost_nothing() {
     for kind in RedisKind::ALL {
@@ -185,7 +185,7 @@ async fn calls_that_are_dropped_do_no_harm() {
                 if polled(polls, store.acquire(&owner, &dropped)).await {
                     break;
                 }
-                // Shares the connection, and has more than one answer of more than one kind.
+                // It shares the connection, and has several answers of different kinds.
                 let key = format!("key-{round}-{polls}");
                 let wishes = [Wish::new(key.clone(), TTL), Wish::new("dropped-7", TTL)];
                 let answers = store.acquire(&other, &wishes).await.unwrap();
@@ -203,7 +203,7 @@ async fn calls_that_are_dropped_do_no_harm() {
     }
 }
 
-/// Polls a call so many times, and drops it. Whether it has come to its end.
+/// Polls a call this many times, and drops it. Returns whether it has ended.
 async fn polled<T, E: std::fmt::Debug>(
     mut times: usize,
     call: impl Future<Output = Result<T, E>>,

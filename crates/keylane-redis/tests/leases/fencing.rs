@@ -1,4 +1,4 @@
-//! Processes that are paused past their leases or killed, and write nothing that is stale.
+//! Processes that are paused past their leases or killed, and write nothing stale.
 
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ const TTL: Duration = Duration::from_millis(400);
 
 const KEYS: usize = 5;
 
-/// Keeps the token of the last writer, and each write. A fenced sink refuses a lower token than
-/// that.
+/// Stores the token of the last writer, and each write. A fenced sink refuses a lower token.
 const WRITE: &str = "
     local last = redis.call('GET', KEYS[1])
     if ARGV[2] == 'fenced' and last and tonumber(last) > tonumber(ARGV[1]) then return 0 end
@@ -26,7 +25,7 @@ const WRITE: &str = "
     return redis.call('RPUSH', KEYS[2], ARGV[1])
 ";
 
-/// How often a holder is paused, over all keys: 50 unless set.
+/// How often a holder is paused, over all keys: 50 by default.
 fn pauses() -> usize {
     std::env::var("KEYLANE_LEASE_PAUSES").map_or(50, |count| count.parse().unwrap())
 }
@@ -41,13 +40,13 @@ async fn valkey_refuses_what_a_paused_holder_writes() {
     paused(RedisKind::Valkey9, true, pauses()).await;
 }
 
-/// The twin without tokens: the same pauses, and stale writes.
+/// The same test without tokens: the same pauses, and stale writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_tokens_a_paused_holder_overwrites() {
     paused(RedisKind::Redis7, false, 40).await;
 }
 
-/// The leases are in one server, and what is written under them in another.
+/// The leases are in one server, and the values that holders write in another.
 struct Place {
     leases: Redis,
     sink: Redis,
@@ -61,7 +60,7 @@ impl Place {
         }
     }
 
-    /// The writes of each key in their order, as a history. How many there are.
+    /// Returns the writes of each key in their order, as a history, and their number.
     async fn history(&self) -> (History, usize) {
         let (history, mut count) = (History::new(), 0);
         for key in 0..KEYS {
@@ -75,8 +74,8 @@ impl Place {
     }
 }
 
-/// Two processes for each of some keys. The one that holds the key is paused until the other one
-/// has it, and goes on in the middle of what it was doing.
+/// Two processes for each of some keys. The holder of the key is paused until the other one has it,
+/// and then goes on with its interrupted work.
 async fn paused(kind: RedisKind, is_fenced: bool, pauses: usize) {
     let place = Place::start(kind).await;
     let rounds = pauses.div_ceil(KEYS);
@@ -134,7 +133,7 @@ async fn a_killed_holder_is_followed_by_another() {
         let mut holder = worker(&place, 0, true);
         for _ in 0..3 {
             holder.says().await;
-            // Waits for the key, beside the one that has it.
+            // Waits for the key, beside its holder.
             let next = worker(&place, 0, true);
             tokio::time::sleep(TTL).await;
             // It is killed.
@@ -149,7 +148,7 @@ async fn a_killed_holder_is_followed_by_another() {
 }
 
 /// A process that waits for a key, writes under its lease until it is lost, and waits again. It
-/// says when it has acquired the key and written.
+/// prints a word when it has acquired the key and written.
 fn worker(place: &Place, key: usize, is_fenced: bool) -> Process {
     let variables = [
         ("KEYLANE_LEASES_CHILD", place.leases.url()),
@@ -166,7 +165,7 @@ fn worker(place: &Place, key: usize, is_fenced: bool) -> Process {
     Process::start("fencing::child", "holds", &variables)
 }
 
-/// A worker. Nothing, unless it is started by the tests above.
+/// A worker. It does nothing unless the tests above start it.
 #[test]
 fn child() {
     let Ok(url) = std::env::var("KEYLANE_LEASES_CHILD") else {
@@ -199,7 +198,7 @@ async fn work(url: &str, sink: &str, key: &str, fenced: &str) {
             .is_ok()
         {
             writes += 1;
-            // Not before it has written: what a paused holder writes then is stale.
+            // Not before its first write: the writes of a paused holder are stale then.
             if writes == 1 {
                 println!("\nholds");
             }
@@ -207,9 +206,8 @@ async fn work(url: &str, sink: &str, key: &str, fenced: &str) {
     }
 }
 
-/// Works for a while, as a handler does that computes, and then writes. A pause falls between the
-/// two most of the time. What is written is sent at once, so that a paused process sends it when it
-/// goes on.
+/// Works for a while, as a handler that computes, and then writes. A pause mostly falls between the
+/// two. Writes are sent at once, so a paused process sends them when it goes on.
 async fn write(sink: &mut MultiplexedConnection, key: &str, token: Token, fenced: &str) {
     std::thread::sleep(Duration::from_millis(20));
     let script = Script::new(WRITE);

@@ -1,4 +1,4 @@
-//! Limits, bad input, and what is left behind.
+//! Limits, bad input, and leftovers.
 
 use std::sync::Arc;
 use std::time::Duration;

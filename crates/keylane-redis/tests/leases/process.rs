@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// A process that runs one test, and says a word now and then. It is killed with its value.
+/// A process that runs one test, and prints a word at intervals. It is killed when this is dropped.
 pub(crate) struct Process {
     child: Child,
     said: mpsc::UnboundedReceiver<()>,
@@ -29,7 +29,7 @@ impl Process {
         Self { child, said }
     }
 
-    /// Waits until it says its word once more.
+    /// Waits until it prints its word once more.
     pub(crate) async fn says(&mut self) {
         let said = timeout(Duration::from_secs(60), self.said.recv()).await;
         said.expect("it says its word").expect("the process lives");
@@ -44,7 +44,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Also one that is stopped.
+        // This also kills a stopped process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -58,7 +58,7 @@ fn pass_on(output: ChildStdout, word: &str, said: &mpsc::UnboundedSender<()>) {
     }
 }
 
-/// In such a process: its standard input is closed when the one that has started it ends, whichever
+/// Ends such a process with its parent: its standard input is closed when the parent ends, in any
 /// way.
 pub(crate) fn end_with_parent() {
     std::thread::spawn(|| {

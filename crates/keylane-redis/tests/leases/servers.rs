@@ -17,7 +17,7 @@ fn is_taken(answer: &Result<Lease, AcquireError>) -> bool {
     matches!(answer, Err(AcquireError::Taken { .. }))
 }
 
-/// The server is killed and started again while a key is held, for longer than that takes.
+/// The server is killed and restarted while a key is held; the lease lasts longer than that.
 #[tokio::test]
 async fn a_crash_keeps_leases_and_tokens() {
     for kind in RedisKind::ALL {
@@ -47,8 +47,8 @@ async fn a_crash_keeps_leases_and_tokens() {
     }
 }
 
-/// With `appendfsync everysec` a crash of the machine loses what the file has got last. A second
-/// holder is possible, and its token is higher. The first one is told at its next renewal.
+/// With `appendfsync everysec` a crash of the machine loses the end of the file. A second holder is
+/// possible, and its token is higher. The first one learns of it at its next renewal.
 #[tokio::test]
 async fn a_crash_that_loses_grants_loses_no_order_of_tokens() {
     for kind in RedisKind::ALL {
@@ -64,7 +64,7 @@ async fn a_crash_that_loses_grants_loses_no_order_of_tokens() {
         let length = log.length_with("lease:kept").await;
         let lost = here.acquire("lost", ttl).await.unwrap();
         server.kill().await.unwrap();
-        // The grant may not even have come to the file: the server writes later while it syncs.
+        // The grant may not even be in the file: the server writes later while it syncs.
         log.cut(length);
         server.start_again().await.unwrap();
 
@@ -81,7 +81,7 @@ async fn a_crash_that_loses_grants_loses_no_order_of_tokens() {
     }
 }
 
-/// The file in which the server writes down what it does.
+/// The append-only file of the server.
 struct AppendOnly(PathBuf);
 
 impl AppendOnly {
@@ -100,7 +100,7 @@ impl AppendOnly {
         panic!("{}: there is no append-only file", server.kind());
     }
 
-    /// How long it is as soon as these words are in it.
+    /// Waits until the file contains these words. Returns its length.
     async fn length_with(&self, words: &str) -> u64 {
         let found = async {
             loop {
@@ -114,14 +114,14 @@ impl AppendOnly {
         timeout(Duration::from_secs(20), found).await.unwrap()
     }
 
-    /// What was written to it last never came to the disk.
+    /// Cuts the file off, as if its end had never reached the disk.
     fn cut(&self, length: u64) {
         let file = std::fs::OpenOptions::new().write(true).open(&self.0);
         file.unwrap().set_len(length).unwrap();
     }
 }
 
-/// The holder has given up before the lease has run out at the server, whenever it goes on.
+/// The holder gives up before the lease has run out at the server, whenever that goes on.
 #[tokio::test]
 async fn a_server_that_hangs_past_the_lease_comes_second() {
     each_kind(async |kind| {
@@ -143,7 +143,7 @@ async fn a_server_that_hangs_past_the_lease_comes_second() {
     .await;
 }
 
-/// Each of these ends, and then all goes on.
+/// Each of these faults ends, and then everything goes on.
 #[tokio::test]
 async fn a_server_that_cannot_do_it_now_is_asked_again() {
     for kind in RedisKind::ALL {
@@ -180,7 +180,7 @@ async fn a_server_that_cannot_do_it_now_is_asked_again() {
     }
 }
 
-/// A store that cannot do it says why.
+/// A store that cannot do it returns the reason.
 async fn refused(leases: &Leases, word: &str) {
     let refused = async {
         loop {
@@ -208,7 +208,7 @@ async fn goes_on(leases: &Leases, last: Token) -> Token {
     token
 }
 
-/// Neither takes memory, so that both go on where there is none left.
+/// Neither needs memory, so both still work when there is none left.
 #[tokio::test]
 async fn without_memory_leases_are_still_renewed_and_released() {
     for kind in RedisKind::ALL {

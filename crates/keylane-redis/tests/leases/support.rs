@@ -41,12 +41,12 @@ pub(crate) fn store(url: &str, namespace: &str) -> Arc<RedisLeases> {
     Arc::new(RedisLeases::open(&redis, namespace.to_owned()).unwrap())
 }
 
-/// The same, as a process has it.
+/// The leases of a process, with a connection of its own.
 pub(crate) fn leases(url: &str, namespace: &str) -> Leases {
     Leases::open_with(store(url, namespace), Settings::new()).unwrap()
 }
 
-/// Leases by way of a proxy, the same without it, and the server, which is the test's own.
+/// Leases through a proxy, the same without it, and the server, which is the test's own.
 pub(crate) struct ByProxy {
     pub(crate) server: testkit_servers::Redis,
     pub(crate) proxy: Proxy,
@@ -81,14 +81,14 @@ pub(crate) async fn proxy(port: u16) -> Proxy {
     Proxy::to(server).await.unwrap()
 }
 
-/// Executes a command, given as its words, that the server takes.
+/// Executes a command, given as its words, which the server must accept.
 pub(crate) async fn execute(server: &testkit_servers::Redis, command: &str) -> String {
     let words = Vec::from_iter(command.split(' '));
     let answer = server.execute(&words).await;
     answer.unwrap_or_else(|error| panic!("{}: `{command}`: {error}", server.kind()))
 }
 
-/// Asks again and again while the store cannot answer.
+/// Repeats a call while the store cannot answer.
 pub(crate) async fn answered<T, F>(call: impl Fn() -> F) -> Result<T, AcquireError>
 where
     F: Future<Output = Result<T, AcquireError>>,

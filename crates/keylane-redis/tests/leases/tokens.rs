@@ -31,7 +31,7 @@ async fn tokens_are_times_that_scripts_can_count_with() {
         assert!(tokens.is_sorted_by(|one, next| one < next), "{kind}");
         let (first, last) = (tokens[0].0, tokens[2_499].0);
         assert!(u128::from(first) >= before.as_micros(), "{kind}: {first}");
-        // One each microsecond is as many as there can be.
+        // There can be one each microsecond at most.
         assert!(
             u128::from(last) <= after.as_micros() + 1_000,
             "{kind}: {last}"
@@ -41,7 +41,7 @@ async fn tokens_are_times_that_scripts_can_count_with() {
     }
 }
 
-/// A clock that was set back: the last token is ahead of it, and each one that follows is one more, up to
+/// A clock that was set back: the last token is ahead of it, and each later one is one more, up to
 /// the end of the type.
 #[tokio::test]
 async fn a_clock_that_is_behind_changes_nothing() {
@@ -68,7 +68,7 @@ async fn a_clock_that_is_behind_changes_nothing() {
             let wishes = [Wish::new("d", TTL)];
             let answers = store.acquire(&owner, &wishes).await;
             let Ok([Answer::Granted(token)]) = answers.as_deref() else {
-                // There is none above the highest, and it says so.
+                // There is no token above the highest, and the error says so.
                 assert_eq!(last, u64::MAX - 3, "{kind}");
                 continue;
             };

@@ -48,8 +48,8 @@ impl Worker {
     }
 }
 
-/// The attempts of a worker that finds no server any more end with its lease. What it had is handled by
-/// another one, and it never runs twice at a time.
+/// The attempts of a worker that finds no server any more end with its lease. Another worker
+/// handles its elements, and no element ever runs twice at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_cut_off_ends_what_it_does() {
     for resets in [false, true] {
@@ -59,7 +59,7 @@ async fn a_worker_that_is_cut_off_ends_what_it_does() {
         let proxy = Proxy::to(target).await.unwrap();
         let queue = builder(&server.url(), &list).build().unwrap();
         let behind = format!("redis://127.0.0.1:{}", proxy.port());
-        // It knows a tenth of that before the server.
+        // It knows of the end a tenth of that earlier than the server.
         let behind = builder(&behind, &list).lease(Duration::from_secs(6));
         let behind = behind.build().unwrap();
         let history = History::new();
@@ -79,7 +79,7 @@ async fn a_worker_that_is_cut_off_ends_what_it_does() {
         verdict.assert_judged(&[Rule::Exclusion]);
         assert_eq!(here.started(), 1);
         proxy.heal();
-        // One that is not connected leaves nothing, and is forgotten later.
+        // A worker that is not connected leaves nothing, and is forgotten later.
         until("it is connected", async || {
             here.intake.stats().state == IntakeState::Running
         })

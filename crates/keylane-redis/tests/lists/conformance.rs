@@ -1,4 +1,4 @@
-//! The suite that all sources must pass.
+//! The conformance suite of sources.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Site for Place {
     }
 
     async fn publish(&self, messages: Vec<RawMessage>) -> Result<(), BoxError> {
-        // The connection of the last time may have gone with its server.
+        // An earlier connection may have gone with its server.
         let queue = builder(&self.server.url(), &self.list).build()?;
         Ok(queue.push_all(&messages).await?)
     }

@@ -1,4 +1,4 @@
-//! Workers in this process on one list, a producer, and a sink that writes down what they do.
+//! Workers of this process on one list, a producer, and a sink that records what they do.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::state::{beside, check_idle};
 use crate::story::Story;
 use crate::support::{connect, own, until};
 
-/// How many elements wait at most.
+/// The limit of waiting elements.
 const AHEAD: usize = 400;
 
 pub(crate) struct Crew {
@@ -36,7 +36,7 @@ pub(crate) struct Crew {
     _sink_server: Arc<testkit_servers::Redis>,
 }
 
-/// What was pushed, each id with its key, and what may not have been.
+/// The pushed elements, each id with its key, and those whose push is uncertain.
 #[derive(Default)]
 struct Pushed {
     all: BTreeMap<u64, u64>,
@@ -44,7 +44,8 @@ struct Pushed {
 }
 
 impl Crew {
-    /// The workers come later. The producer pushes to this queue, from so many keys, until the end.
+    /// Creates a crew without workers. The producer pushes to this queue, from this many keys,
+    /// until the end.
     pub(crate) async fn new(list: &str, producer: ListQueue, keys: u64) -> Self {
         let sink_server = own(RedisKind::Redis7).await;
         let sink = Sink::at(&sink_server.url(), true).await;
@@ -71,7 +72,7 @@ impl Crew {
         }
     }
 
-    /// One worker more.
+    /// Adds a worker.
     pub(crate) fn join(&mut self, queue: &ListQueue) {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let own = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -105,18 +106,19 @@ impl Crew {
         self.workers.push(intake.unwrap());
     }
 
-    /// These were pushed before, each id with its key. What the producer pushes has higher ids.
+    /// Records elements that were pushed before, each id with its key. The producer's ids are
+    /// higher.
     pub(crate) fn known(&mut self, ids: impl IntoIterator<Item = (u64, u64)>) {
         self.known.extend(ids);
     }
 
-    /// How often the workers have lost what they had.
+    /// How often the workers have lost their elements.
     pub(crate) fn restarts(&self) -> u64 {
         let restarts = self.workers.iter().map(|worker| worker.stats().restarts);
         restarts.sum()
     }
 
-    /// Waits until each of them works: one that is not connected cannot lose anything.
+    /// Waits until each of them works: a worker that is not connected cannot lose anything.
     pub(crate) async fn all_work(&self) {
         until("all workers work", async || {
             let mut workers = self.workers.iter();
@@ -135,13 +137,14 @@ impl Crew {
         self.handled.lock().unwrap().len()
     }
 
-    /// Waits until so many more are handled.
+    /// Waits until this many more are handled.
     pub(crate) async fn progress(&self, more: usize) {
         let goal = self.done() + more;
         until("more is handled", async || self.done() >= goal).await;
     }
 
-    /// Pushes no more, has the rest handled, and has the workers leave. Returns what has happened.
+    /// Stops pushing, waits until the rest is handled, and makes the workers leave. Returns the
+    /// history.
     pub(crate) async fn finish(mut self, url: &str) -> Story {
         self.ends.store(true, Ordering::Relaxed);
         let pushed = (&mut self.producer).await.unwrap();
@@ -158,7 +161,7 @@ impl Crew {
         for worker in &self.workers {
             worker.stop().within(Duration::from_secs(10)).await;
         }
-        // Workers that could not say that they leave are gone when their leases have run out.
+        // Workers that could not announce that they leave are gone when their leases have run out.
         until("all have gone", async || {
             let _ = self.queue.return_expired().await;
             let mut expire = cmd("ZCARD");
@@ -192,7 +195,7 @@ pub(crate) fn read(message: &RawMessage) -> (u64, u64) {
     (key.parse().unwrap(), u64::from_be_bytes(id))
 }
 
-/// Whether it may have been done.
+/// Whether the command may have been executed.
 fn is_unknown(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Unable => false,
@@ -213,7 +216,7 @@ struct Producer {
 impl Producer {
     async fn run(self) -> Pushed {
         let mut random = Random::new(3);
-        // Above those that were there before.
+        // Above the ids that were there before.
         let (mut pushed, mut last) = (Pushed::default(), 10_000);
         while !self.ends.load(Ordering::Relaxed) {
             // Some of them may never come.

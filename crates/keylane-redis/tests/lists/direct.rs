@@ -6,7 +6,7 @@ use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
 use keylane_redis::{ListPosition, ListQueue, ListSource};
 use tokio::time::{Instant, timeout};
 
-/// A source that the test drives by itself.
+/// A source that the test drives itself.
 pub(crate) struct Direct(pub(crate) ListSource);
 
 impl Direct {
@@ -16,7 +16,7 @@ impl Direct {
         Self(source)
     }
 
-    /// What one call hands over.
+    /// Returns the deliveries of one call.
     pub(crate) async fn receive(&mut self, room: usize) -> Vec<(RawMessage, ListPosition)> {
         let mut into = Deliveries::new(room, Instant::now() + Duration::from_secs(5));
         let received = timeout(Duration::from_secs(30), self.0.receive(&mut into)).await;
@@ -46,7 +46,7 @@ impl Direct {
         self.0.confirm().await.unwrap();
     }
 
-    /// Has all of these come to the same end.
+    /// Settles all of these with the same outcome.
     pub(crate) async fn settle(&mut self, handed: &[(RawMessage, ListPosition)], outcome: Outcome) {
         let settled = handed
             .iter()
@@ -55,7 +55,7 @@ impl Direct {
     }
 }
 
-/// The payloads, in the order in which they have come.
+/// The payloads, in the order of arrival.
 pub(crate) fn payloads(handed: &[(RawMessage, ListPosition)]) -> Vec<&[u8]> {
     handed
         .iter()

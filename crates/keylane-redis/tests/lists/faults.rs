@@ -1,5 +1,5 @@
-//! What servers and networks do to a list in use: nothing is lost that was confirmed, each key keeps its
-//! order, and what a fenced sink has taken is right.
+//! Faults of servers and networks while a list is in use: no confirmed element is lost, each key
+//! keeps its order, and the fenced sink accepts only correct writes.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -32,12 +32,12 @@ fn queue(url: &str, list: &str) -> ListQueue {
     builder(url, list).build().unwrap()
 }
 
-/// How often each of six connections is reset: 35 times unless set.
+/// How often each of six connections is reset: 35 times by default.
 fn resets() -> u64 {
     std::env::var("KEYLANE_REDIS_RESETS").map_or(35, |count| count.parse().unwrap())
 }
 
-/// Requests and answers end in their middle, or take their time.
+/// Requests and answers end in their middle, or are slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_and_answers_are_cut_in_their_middle() {
     let server = own(RedisKind::Redis7).await;
@@ -99,7 +99,7 @@ async fn reset(proxy: Proxy, mut random: Random, times: u64) -> Proxy {
     proxy
 }
 
-/// Also those of the producer. The scripts are forgotten now and then.
+/// The connections include those of the producer. The scripts are forgotten at intervals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_killed_and_scripts_are_forgotten() {
     let server = own(RedisKind::Valkey9).await;
@@ -135,7 +135,7 @@ async fn a_busy_server_is_waited_for() {
     let server = Redis::builder(RedisKind::Redis8).argument("busy-reply-threshold", "100");
     let server = server.start().await.unwrap();
     let list = new_name("busy");
-    // Longer than it is busy.
+    // Longer than the server is busy.
     let queue = builder(&server.url(), &list)
         .lease(Duration::from_secs(60))
         .build()
@@ -182,7 +182,7 @@ async fn a_full_server_is_worked_off() {
     say(&mut raw, &["CONFIG", "SET", "maxmemory", "500kb"]).await;
     let error = queue.push(&message(1, 0)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unable, "{error}");
-    // It is refused what it would push, until there is room.
+    // The server refuses its pushes until there is room.
     let mut crew = Crew::new(&list, queue.clone(), 30).await;
     crew.known((1..=5_000).map(|id| (id, id % 30)));
     crew.join(&queue);
@@ -210,7 +210,7 @@ async fn a_server_that_becomes_a_replica_is_waited_for() {
         crew.progress(100).await;
         crew.all_work().await;
         let restarts = crew.restarts();
-        // Of a primary that does not answer: it keeps what it has.
+        // A replica of a primary that does not answer: it keeps its data.
         say(&mut raw, &["REPLICAOF", "127.0.0.1", "1"]).await;
         let error = queue.push(&message(1, u64::MAX)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unable, "{error}");
@@ -260,7 +260,8 @@ async fn a_server_is_killed_that_writes_each_time() {
     killed(Fsync::Always).await;
 }
 
-/// What was not on the disk is lost with the machine. The system keeps what the server has written.
+/// The data that was not on the disk is lost with the machine. The system keeps the server's
+/// writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_killed_that_writes_each_second() {
     killed(Fsync::EverySecond).await;
@@ -291,7 +292,7 @@ async fn killed(fsync: Fsync) {
     println!("{fsync:?}, 6 kills: {}", story.judge());
 }
 
-/// A replica takes over that has not heard the last of its primary.
+/// A replica takes over without the last writes of its primary.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_takes_over_that_was_behind() {
     let primary = own(RedisKind::Redis7).await;
@@ -341,7 +342,7 @@ async fn a_replica_takes_over_that_was_behind() {
     println!("failover: {}", story.judge());
 }
 
-/// A worker behind a proxy, whose connections are reset in the middle of anything.
+/// A worker behind a proxy, whose connections are reset at any moment.
 struct Reset {
     intake: Intake,
     handled: Arc<Mutex<HashMap<u64, u64>>>,
@@ -441,7 +442,8 @@ async fn a_cyclic_list_keeps_what_goes_round() {
     })
     .await;
     let proxy = reset.await.unwrap();
-    // A worker that has no connection gives nothing back: others have it when its lease has run out.
+    // A worker without a connection gives nothing back: other workers get its elements when its
+    // lease has run out.
     until("it is connected", async || {
         worker.intake.stats().state == IntakeState::Running
     })

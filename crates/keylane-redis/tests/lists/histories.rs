@@ -1,5 +1,6 @@
-//! A server that goes back to an earlier state while its connections stay: a backup that is put back, all of it
-//! deleted, another clock. What was held of what has not happened must not touch what there is now.
+//! A server that goes back to an earlier state while its connections stay: a restored backup, an
+//! empty database, another clock. Settlements of undone hand-outs must not touch the current
+//! elements.
 
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ async fn push(server: &mut MultiplexedConnection, list: &str, elements: &[&str])
     push.exec_async(server).await.unwrap();
 }
 
-/// Until the source sees that it has to be opened again.
+/// Waits until the source sees that it has to be opened again.
 async fn fails(worker: &mut Direct) -> String {
     let failed = async {
         loop {
@@ -80,7 +81,7 @@ async fn fails(worker: &mut Direct) -> String {
     failed.expect("it is noticed")
 }
 
-/// The worker is idle before and after: nothing but the number of its calls tells one state from the other.
+/// The worker is idle before and after: only the number of its calls distinguishes the two states.
 #[tokio::test]
 async fn what_a_backup_has_again_comes_again() {
     let server = shared(RedisKind::Redis7).await;
@@ -98,7 +99,7 @@ async fn what_a_backup_has_again_comes_again() {
     let again = worker.receive_all(3).await;
     assert_eq!(payloads(&again), [&b"a:1"[..], b"a:2", b"b:1"]);
     assert!(again[0].1.token() > first[2].1.token(), "tokens grow");
-    // What settles late is of what has not happened.
+    // This late settlement belongs to an undone hand-out.
     worker.settle(&first, Outcome::Done).await;
     worker.0.confirm().await.unwrap();
     check(&mut raw, &list).await;
@@ -108,7 +109,7 @@ async fn what_a_backup_has_again_comes_again() {
     check_idle(&mut raw, &list).await;
 }
 
-/// A letter that is counted is there.
+/// A letter that is counted exists.
 #[tokio::test]
 async fn a_letter_of_what_is_not_there_is_refused() {
     let server = shared(RedisKind::Redis7).await;
@@ -141,14 +142,14 @@ async fn a_letter_of_what_is_not_there_is_refused() {
     check_idle(&mut raw, &list).await;
 }
 
-/// Everything is deleted, and the clock is behind the one of before: tokens would come a second time.
+/// Everything is deleted, and the clock is behind the earlier one: tokens would repeat.
 #[tokio::test]
 async fn what_is_new_after_a_flush_is_not_touched() {
     let server = own(RedisKind::Redis8).await;
     let (mut raw, list) = (connect(&server.url()).await, new_name("flush"));
     let queue = keyed(&server.url(), &list).build().unwrap();
     let mut worker = Direct::open(&queue).await;
-    // As with a clock that is an hour ahead.
+    // Like a clock that is an hour ahead.
     let hour = 3_600_000_000_u64;
     let last: u64 = cmd("GET")
         .arg(beside(&list, "token"))
@@ -187,8 +188,8 @@ async fn now_micros(server: &mut MultiplexedConnection) -> u64 {
     seconds * 1_000_000 + micros
 }
 
-/// A script knows the time only beside what is in the server: a clock that goes on by an hour, and back, is
-/// one for which all that is there is an hour older, or newer.
+/// A script uses the time only together with the data in the server: after a step of an hour,
+/// forward or back, all data there is an hour older, or newer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_steps_stops_nothing() {
     let server = own(RedisKind::Redis7).await;

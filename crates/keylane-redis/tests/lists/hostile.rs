@@ -1,5 +1,5 @@
-//! What a list must bear: requests that come late or twice, elements that only look like ours, keys of
-//! another type, and numbers that are too large.
+//! Hostile conditions for a list: requests that come late or twice, elements that only look like
+//! ours, keys of another type, and numbers that are too large.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::late::Late;
 use crate::state::{beside, check, check_idle};
 use crate::support::{builder, connect, new_name, own, shared, until};
 
-/// A list of its own on a server that others use as well.
+/// A list of its own on a server that other tests use as well.
 struct List {
     server: Arc<testkit_servers::Redis>,
     raw: MultiplexedConnection,
@@ -53,7 +53,7 @@ impl List {
         push.exec_async(&mut self.raw).await.unwrap();
     }
 
-    /// The elements, from the end to which they are pushed.
+    /// The elements, from the end to which producers push.
     async fn elements(&mut self) -> Vec<Vec<u8>> {
         let mut range = cmd("LRANGE");
         range.arg(&self.name).arg(0).arg(-1);
@@ -74,7 +74,7 @@ impl List {
     }
 }
 
-/// A worker whose handlers wait for permission, and what they have handled.
+/// A worker whose handlers wait for permission, and its handled elements.
 struct Worker {
     intake: Intake,
     may: Arc<Semaphore>,
@@ -140,8 +140,8 @@ fn numbered(key: &str, numbers: std::ops::RangeInclusive<u32>) -> Vec<String> {
     numbers.map(|n| format!("{key}:{n}")).collect()
 }
 
-/// A request of a connection that was given up reaches the server when the worker goes on with another
-/// connection. No worker is told of what it takes.
+/// A request of a connection that was given up reaches the server when the worker goes on with
+/// another connection. No worker receives the elements that it takes.
 #[tokio::test]
 async fn a_request_that_comes_late_takes_nothing() {
     let mut list = List::new("late").await;
@@ -160,7 +160,7 @@ async fn a_request_that_comes_late_takes_nothing() {
     worker.0.open().await.unwrap();
     let first = worker.receive_all(4).await;
     late.release().await;
-    // What was released is executed before what comes on a connection that is made now.
+    // The released requests are executed before those of a new connection.
     check(&mut connect(&list.server.url()).await, &list.name).await;
     worker.ack(&first).await;
     let rest = worker.receive_all(16).await;
@@ -172,7 +172,7 @@ async fn a_request_that_comes_late_takes_nothing() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// A client of a cluster sends a request once more whose answer it has not heard.
+/// A client of a cluster repeats a request whose answer it has not received.
 #[tokio::test]
 async fn a_turn_that_is_executed_twice_strands_nothing() {
     let mut list = List::on(own(RedisKind::Redis7).await, "twice").await;
@@ -183,7 +183,7 @@ async fn a_turn_that_is_executed_twice_strands_nothing() {
     let worker = Worker::with(&queue, 0, settings().held(4));
     list.push(numbered("a", 1..=20)).await;
     until("it starts the first", async || !worker.started().is_empty()).await;
-    // The turn that has taken something, as the server has written it down.
+    // The turn that has taken an element, as the server has logged it.
     let mut turn = None;
     while turn.is_none() {
         use futures::StreamExt;
@@ -209,7 +209,7 @@ async fn a_turn_that_is_executed_twice_strands_nothing() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// The connection is given up before the server has heard of it: it is told on the next one.
+/// The connection is given up before the server has received it: it is sent on the next one.
 #[tokio::test]
 async fn what_was_acked_in_vain_is_told_again() {
     let mut list = List::new("untold").await;
@@ -234,7 +234,7 @@ async fn what_was_acked_in_vain_is_told_again() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// What a worker had when it died may have killed it. From then on each attempt is noted before it
+/// The elements of a dead worker may have killed it. From then on each attempt is noted before it
 /// starts.
 #[tokio::test]
 async fn attempts_at_what_a_dead_worker_had_are_noted() {
@@ -260,12 +260,12 @@ async fn attempts_at_what_a_dead_worker_had_are_noted() {
         let noted: Vec<u32> = list.ask(&["HVALS", &noted]).await;
         assert_eq!(noted, Vec::from_iter((attempts > 0).then_some(attempts)));
         check(&mut list.raw, &list.name).await;
-        // It dies, and has nothing more to say.
+        // It dies, and sends nothing more.
         list.ask::<u64>(&["ZADD", &workers, "0", &name[0]]).await;
         assert_eq!(queue.return_expired().await.unwrap(), 1);
     }
     let elements = list.elements().await;
-    // Its head: three attempts, a key, of a worker that died, and plain bytes before.
+    // Its head: three attempts, a key, the flag of a worker that died, and the flag of plain bytes.
     assert!(
         elements[0].starts_with(b"\0kl1\0\0\0\x03\x07"),
         "{elements:?}"
@@ -274,7 +274,7 @@ async fn attempts_at_what_a_dead_worker_had_are_noted() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// The key stands in the head of an envelope, and the rest of it cannot be read.
+/// The head of an envelope has the key, and the rest of it cannot be read.
 #[tokio::test]
 async fn an_element_in_a_broken_envelope_lets_its_key_go() {
     let mut list = List::new("broken").await;
@@ -307,7 +307,7 @@ async fn an_element_in_a_broken_envelope_lets_its_key_go() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// The letter of a key, put into the list by hand, is of the key in its own head.
+/// The letter of a key, put into the list by hand, belongs to the key in its own head.
 #[tokio::test]
 async fn an_element_never_counts_for_another_key() {
     let mut list = List::new("other-key").await;
@@ -330,7 +330,7 @@ async fn an_element_never_counts_for_another_key() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// However it has come about: an operator that deletes keys, or another program.
+/// The cause does not matter: an operator that deletes keys, or another program.
 #[tokio::test]
 async fn an_owner_that_has_nothing_blocks_nothing() {
     let mut list = List::new("ghost").await;
@@ -345,7 +345,7 @@ async fn an_owner_that_has_nothing_blocks_nothing() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// An attempt that a stop has dropped is not the fault of the message.
+/// An attempt that a stop has dropped is not the message's fault.
 #[tokio::test]
 async fn a_dropped_attempt_that_was_noted_is_not_counted() {
     let mut list = List::new("dropped").await;
@@ -364,7 +364,7 @@ async fn a_dropped_attempt_that_was_noted_is_not_counted() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// One round trip brings no more bytes than it may, also out of an inbox.
+/// One round trip returns no more bytes than its limit, also out of an inbox.
 #[tokio::test]
 async fn an_inbox_is_taken_in_parts() {
     let mut list = List::on(own(RedisKind::Redis7).await, "parts").await;
@@ -375,7 +375,7 @@ async fn an_inbox_is_taken_in_parts() {
     let first = owner.receive(1).await;
     let large = |n: u32| format!("a:{n}:{}", "x".repeat(if n < 21 { 10 } else { 300_000 }));
     list.push((1..=40).map(large)).await;
-    // Another one sends them there.
+    // Another worker sends them there.
     let mut other = Direct::open(&queue).await;
     list.push(["b:0"]).await;
     let others = other.receive(1).await;
@@ -395,7 +395,7 @@ async fn an_inbox_is_taken_in_parts() {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// Each of the keys becomes something else while work is under way, and what it was again.
+/// Each of the keys gets another type while work is in progress, and its old type again.
 #[tokio::test]
 async fn keys_of_another_type_lose_nothing() {
     for what in [
@@ -435,7 +435,7 @@ async fn of_another_type(what: &str, is_cyclic: bool) {
     let done = Settlement::new(handed[0].1.clone(), Outcome::Done);
     worker.0.settle(&[done]).await.unwrap();
     let confirmed = worker.0.confirm().await;
-    // A token is drawn, and an element pushed, when there is need for one.
+    // A token is drawn, and an element pushed, when one is needed.
     if !["token"].contains(&what) {
         let error = confirmed.unwrap_err().to_string();
         assert!(
@@ -480,7 +480,7 @@ async fn of_another_type(what: &str, is_cyclic: bool) {
     check_idle(&mut list.raw, &list.name).await;
 }
 
-/// A lease for ever is a long one.
+/// A very long lease acts as one without end.
 #[tokio::test]
 async fn a_lease_may_be_as_long_as_there_are_numbers() {
     let mut list = List::new("ever").await;

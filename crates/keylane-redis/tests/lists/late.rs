@@ -1,5 +1,5 @@
-//! A proxy that holds requests back: those that are late reach the server after what was sent later, on
-//! another connection. It can also lead to another server, from its next connection on.
+//! A proxy that holds requests back: they reach the server after later requests on another
+//! connection. It can also lead to another server, from its next connection on.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What the proxy does with the requests of the connections that it has accepted so far.
+/// The treatment of the requests on the connections so far.
 pub(crate) struct Late {
     pub(crate) port: u16,
     held: Arc<watch::Sender<Held>>,
@@ -18,7 +18,7 @@ pub(crate) struct Late {
 struct Held {
     /// How many connections there are.
     accepted: usize,
-    /// The first so many are held back.
+    /// This many first connections are held back.
     first: usize,
     /// Bytes that wait.
     waiting: usize,
@@ -36,23 +36,23 @@ impl Late {
         Self { port: own, held }
     }
 
-    /// Has new connections lead to this server.
+    /// Makes new connections lead to this server.
     pub(crate) fn lead_to(&self, port: u16) {
         self.held.send_modify(|held| held.port = port);
     }
 
-    /// Holds back what is sent from now on, on the connections that there are.
+    /// Holds back all requests from now on, on the current connections.
     pub(crate) fn hold(&self) {
         self.held.send_modify(|held| held.first = held.accepted);
     }
 
-    /// Waits until some of it waits.
+    /// Waits until some of them wait.
     pub(crate) async fn holds(&self) {
         let mut held = self.held.subscribe();
         held.wait_for(|held| held.waiting > 0).await.unwrap();
     }
 
-    /// Lets all of it go on.
+    /// Lets all of them go on.
     pub(crate) async fn release(&self) {
         self.held.send_modify(|held| held.first = 0);
         let mut held = self.held.subscribe();
@@ -79,7 +79,7 @@ async fn forward(client: TcpStream, number: usize, held: Arc<watch::Sender<Held>
     let answers = tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
     let mut is_free = held.subscribe();
     let mut bytes = vec![0; 65_536];
-    // Also what a client has sent that has gone meanwhile.
+    // This includes requests of a client that has left meanwhile.
     while let Ok(count @ 1..) = from_client.read(&mut bytes).await {
         held.send_modify(|held| held.waiting += count);
         is_free.wait_for(|held| held.first < number).await.unwrap();
@@ -89,7 +89,7 @@ async fn forward(client: TcpStream, number: usize, held: Arc<watch::Sender<Held>
             break;
         }
     }
-    // The server hears of the end behind the last request.
+    // The server sees the end after the last request.
     drop(to_server);
     let _ = answers.await;
 }

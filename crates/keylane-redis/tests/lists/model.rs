@@ -1,5 +1,5 @@
-//! Workers that do anything at any time, against a list that keeps in mind what each of them has. All of
-//! it is drawn.
+//! Workers with random actions at random times, against a model that knows the elements of each of
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -18,10 +18,11 @@ use crate::support::{builder, connect, new_name, shared};
 
 const KEYS: u64 = 6;
 
-/// What is given back comes again behind what was on its way. Elements of this key are, and have no order.
+/// Returned elements come again behind those on their way. Elements of this key are returned, and
+/// have no order.
 const RETURNED: u64 = 2;
 
-/// How many things happen: 500 unless set, in each of three runs.
+/// The number of events: 500 by default, in each of three runs.
 fn steps() -> u64 {
     std::env::var("KEYLANE_REDIS_STEPS").map_or(500, |count| count.parse().unwrap())
 }
@@ -29,9 +30,9 @@ fn steps() -> u64 {
 struct Worker {
     source: ListSource,
     is_open: bool,
-    /// What was handed over and has not settled, of each key in the order of its ids.
+    /// Elements that were handed over and have not settled, of each key in the order of its ids.
     held: BTreeMap<u64, BTreeMap<u64, ListPosition>>,
-    /// What is acked, and may not be told.
+    /// Acked elements that the server may not know.
     told: HashSet<u64>,
 }
 
@@ -52,25 +53,27 @@ impl Worker {
     }
 }
 
-/// What is known of all elements.
+/// The state of all elements.
 struct Model {
     random: Random,
     workers: Vec<Worker>,
     last: u64,
-    /// Not confirmed to be acked, of each key.
+    /// Elements whose ack is not confirmed, of each key.
     open: BTreeMap<u64, BTreeSet<u64>>,
-    /// Acked by a worker that has not been told whether that was heard: these may come again.
+    /// Elements acked by a worker that does not know whether the server received it: these may come
+    /// again.
     acked: HashSet<u64>,
     tokens: HashSet<u64>,
-    /// The last one before all of it.
+    /// The last token before the test.
     last_token: u64,
-    /// The newest of each element.
+    /// The newest token of each element.
     newest: HashMap<u64, u64>,
     again: u64,
 }
 
 impl Model {
-    /// An element is handed to a worker: all that is before it in its key is acked, or with the same one.
+    /// Records that an element is handed to a worker: all elements before it in its key are acked,
+    /// or at the same worker.
     fn handed(&mut self, at: usize, key: u64, id: u64, position: ListPosition) {
         let token = position.token();
         assert!(self.tokens.insert(token), "{token} comes twice");
@@ -106,7 +109,7 @@ impl Model {
         }
     }
 
-    /// The worker has lost what it had, or comes to it anew.
+    /// Records that the worker has lost its elements, or begins again.
     fn lost(&mut self, at: usize) {
         let worker = &mut self.workers[at];
         worker.held.clear();
@@ -138,7 +141,7 @@ impl Model {
         }
     }
 
-    /// Settles the first elements of a key, or gives the last ones back.
+    /// Settles the first elements of a key, or returns the last ones.
     async fn settle(&mut self, at: usize, returns: bool) {
         let worker = &mut self.workers[at];
         let keys: Vec<u64> = worker.held.keys().copied().collect();
@@ -181,7 +184,7 @@ impl Model {
         match confirmed.await.expect("in time") {
             Ok(()) => {
                 for id in std::mem::take(&mut self.workers[at].told) {
-                    // Unless another worker has it meanwhile, which knows nothing of this.
+                    // Unless another worker has it by now, which does not know of this.
                     self.acked.remove(&id);
                     for open in self.open.values_mut() {
                         open.remove(&id);
@@ -233,7 +236,8 @@ async fn each_element_is_in_one_place() {
     }
 }
 
-/// Tokens at the ends of what numbers can be: of those of a script, of a signed one, and of all.
+/// Tokens at the limits of number types: of a script's numbers, of signed ones, and of unsigned
+/// ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_element_is_in_one_place_at_the_ends_of_numbers() {
     let last_tokens = [
@@ -286,7 +290,7 @@ async fn run(seed: u64, last_token: Option<u64>) {
             10..14 => model.settle(at, false).await,
             14 => model.settle(at, true).await,
             15 | 16 => model.confirm(at).await,
-            // Its connection is given up, in the middle of whatever there is.
+            // Its connection is given up, in the middle of any call.
             17 => model.lost(at),
             18 => kill(&mut raw, &queue, &list, &mut model.random).await,
             _ => {

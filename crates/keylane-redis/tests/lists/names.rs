@@ -1,4 +1,4 @@
-//! Names that are alike: two lists share nothing, whatever they are called.
+//! Names that are similar: two lists share nothing, with any names.
 
 use keylane_redis::{ConfigError, ListKey, ListQueue, Redis};
 use testkit_servers::RedisKind;
@@ -6,8 +6,8 @@ use testkit_servers::RedisKind;
 use crate::direct::{Direct, payloads};
 use crate::support::{builder, own};
 
-/// Two lists on one server, each with elements of the same keys, and a worker each: the first is at work when
-/// the second begins. Each has its own elements, and all of them.
+/// Two lists on one server, each with elements of the same keys, and a worker each: the first is at
+/// work when the second begins. Each worker gets the elements of its own list, and all of them.
 #[tokio::test]
 async fn lists_whose_names_are_alike_share_nothing() {
     let server = own(RedisKind::Redis7).await;

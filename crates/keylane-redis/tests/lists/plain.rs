@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::support::{builder, new_name, shared};
 
-/// A list of its own, and how a queue in it is made.
+/// A list of its own, and the settings of its queue.
 struct List {
     server: Arc<testkit_servers::Redis>,
     name: String,
@@ -39,7 +39,7 @@ impl List {
     }
 }
 
-/// Hands each message over to the test.
+/// Hands each message to the test.
 fn watched(queue: &ListQueue) -> (keylane::Intake, mpsc::UnboundedReceiver<(RawMessage, u64)>) {
     let (seen, see) = mpsc::unbounded_channel();
     let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
@@ -118,7 +118,7 @@ async fn plain_elements_come_in_their_order_beside_messages_with_headers() {
     intake.stop().await;
 }
 
-/// What is given back is what was pushed: other consumers of the list see no difference.
+/// Returned elements are those that were pushed: other consumers of the list see no difference.
 #[tokio::test]
 async fn what_is_given_back_is_plain_again() {
     let list = List::new("plain").await;
@@ -153,7 +153,7 @@ async fn what_is_given_back_is_plain_again() {
     assert!(status.workers.is_empty() && status.keys == 0, "{status}");
 }
 
-/// Each round is in the order of the first one, and what fails leaves it.
+/// Each round has the order of the first one, and failing elements leave it.
 #[tokio::test]
 async fn a_cyclic_list_never_ends() {
     let list = List::new("cyclic").await;

@@ -1,5 +1,5 @@
-//! Workers that are processes: they are killed, and stand still for longer than their leases. What all of
-//! them have done is judged as one story, which a fenced sink has written down.
+//! Workers that are processes: they are killed, and paused for longer than their leases. The test
+//! checks the history of all of them, which a fenced sink has recorded.
 
 use std::collections::{BTreeMap, HashSet};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -26,18 +26,18 @@ const KEYS: u64 = 40;
 const WORKERS: usize = 4;
 const LEASE: Duration = Duration::from_secs(1);
 
-/// How many elements wait at most.
+/// The limit of waiting elements.
 const AHEAD: u64 = 500;
 
-/// Where a worker is told what to do. Without it the test that is the worker does nothing.
+/// The variable with the settings of a worker. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_REDIS_WORKER";
 
-/// How often a worker is killed: 50 times unless set.
+/// How often a worker is killed: 50 times by default.
 fn kills() -> usize {
     count("KEYLANE_REDIS_KILLS")
 }
 
-/// How often one stands still for longer than its lease: 50 times unless set.
+/// How often a worker is paused for longer than its lease: 50 times by default.
 fn stops() -> usize {
     count("KEYLANE_REDIS_STOPS")
 }
@@ -46,14 +46,14 @@ fn count(name: &str) -> usize {
     std::env::var(name).map_or(50, |count| count.parse().unwrap())
 }
 
-/// How a worker works.
+/// The behavior of a worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Each handler takes a few milliseconds.
     Busy,
     /// A handler waits in its middle for a word, and the sink compares tokens …
     Fenced,
-    /// … or takes everything.
+    /// … or accepts everything.
     Unfenced,
 }
 
@@ -87,14 +87,14 @@ fn payload(key: u64, id: u64) -> String {
     format!(r#"{{"key":{key},"id":{id}}}"#)
 }
 
-/// The id in a payload, wherever it is.
+/// Returns the id in a payload, at any place.
 fn id_of(bytes: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(bytes);
     let (_, after) = text.split_once(r#""id":"#).expect("an id");
     after.split_once('}').unwrap().0.parse().unwrap()
 }
 
-/// The worker: this program once more. It leaves when its input ends.
+/// The worker: this program again. It leaves when its input ends.
 #[test]
 fn worker() {
     let Ok(task) = std::env::var(WORKER) else {
@@ -128,7 +128,7 @@ async fn work(list: &str, sink: &str, mode: Mode) {
             Ok::<(), std::io::Error>(())
         }
     };
-    // What a worker had when it died has had an attempt more.
+    // The elements of a worker that died have had one more attempt.
     let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
         .on_exhausted(OnExhausted::Halt)
@@ -205,7 +205,7 @@ impl Worker {
         self.child.wait().unwrap();
     }
 
-    /// Has it leave in order.
+    /// Makes it leave in order.
     async fn stop(mut self) {
         drop(self.input.take());
         until("it has left", async || {
@@ -218,13 +218,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Also one that is stopped, and one that has ended.
+        // This also kills a stopped process; it may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The names by which the server knows the workers of a process.
+/// The names of the workers of a process in the server.
 async fn names(server: &mut MultiplexedConnection, process: u32) -> Vec<String> {
     let mut range = cmd("ZRANGE");
     range.arg(beside(LIST, "workers")).arg(0).arg(-1);
@@ -235,7 +235,7 @@ async fn names(server: &mut MultiplexedConnection, process: u32) -> Vec<String> 
         .collect()
 }
 
-/// What a process has that is dead or stands still: all that can come again because of it.
+/// Records the elements of a process that is dead or paused: all that can come again because of it.
 async fn fault(server: &mut MultiplexedConnection, process: u32, story: &mut Story) {
     let mut held = HashSet::new();
     let names = names(server, process).await;
@@ -256,8 +256,8 @@ async fn fault(server: &mut MultiplexedConnection, process: u32, story: &mut Sto
     });
 }
 
-/// Pushes until it is told to end, not too far ahead of what is handled: every other element is plain, as
-/// any program pushes it. Returns the key of each.
+/// Pushes until it is stopped, not too far ahead of the handled elements: every other element is
+/// plain, like those of other programs. Returns the key of each.
 async fn produce(url: String, ends: Arc<AtomicBool>, done: Arc<AtomicU64>) -> BTreeMap<u64, u64> {
     let mut server = connect(&url).await;
     let queue = queue(&url);
@@ -303,7 +303,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     let mut random = Random::new(11);
     let (mut kills, mut stops) = (kills(), stops());
     let faults = (kills, stops);
-    // So that what is done is known to the producer.
+    // So that the producer knows the handled elements.
     let progress = async |more: usize| {
         let goal = journal.len().await + more;
         until("more is done", async || {
@@ -315,7 +315,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     };
     progress(200).await;
     while kills + stops > 0 {
-        // Some at a time, and one goes on.
+        // Some workers at a time are paused, and one goes on.
         let mut standing = Vec::new();
         for (at, worker) in workers.iter_mut().enumerate().take(WORKERS - 1) {
             if stops == 0 || worker.was_stopped || (kills > 0 && random.one_in(3)) {
@@ -329,14 +329,14 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
             stops -= 1;
         }
         for (at, worker) in workers.iter_mut().enumerate() {
-            // One that has stood still before, also while it does, and sometimes another one.
+            // A worker that was paused before, also while it is, and sometimes another one.
             let is_next = worker.was_stopped && random.one_in(2);
             if kills == 0 || !(is_next || stops == 0 || random.one_in(8)) {
                 continue;
             }
             progress(random.below(40) as usize).await;
             worker.kill();
-            // What one had that stands still is known.
+            // The elements of a paused worker are recorded already.
             if !standing.contains(&at) {
                 fault(&mut server, worker.id(), &mut story).await;
             }
@@ -353,7 +353,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
             .await;
         }
         for at in standing {
-            // What it has sent before is long done.
+            // Its earlier calls are long done.
             let place = journal.len().await;
             let process = workers[at].id();
             let mut own = story
@@ -363,12 +363,12 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
             own.next_back().expect("its fault").place = place;
             workers[at].signal("CONT");
             if kills == 0 {
-                // It may stand still once more.
+                // It may be paused once more.
                 workers[at].was_stopped = false;
             }
         }
         check(&mut server, LIST).await;
-        // Each of them is the one that goes on, in turn.
+        // Each worker in turn is the one that goes on.
         workers.rotate_left(1);
         progress(50).await;
     }
@@ -394,8 +394,8 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     println!("{} kills, {} stops: {}", faults.0, faults.1, story.judge());
 }
 
-/// Two workers and one key. The one that has it stands still in the middle of its handler, and goes on
-/// when the other one has done its work. Returns what it wrote then, and the highest token before.
+/// Two workers and one key. The owner is paused in the middle of its handler, and goes on when the
+/// other one has done its work. Returns its write then, and the highest token before.
 async fn stale_write(mode: Mode) -> (Entry, u64) {
     let (list, sink) = (own(RedisKind::Redis7).await, own(RedisKind::Redis7).await);
     let mut server = connect(&list.url()).await;
@@ -449,7 +449,7 @@ async fn a_fenced_sink_refuses_a_worker_that_stood_still() {
     assert!(!stale.is_taken && stale.token < highest, "{stale:?}");
 }
 
-/// The twin without tokens: the same worker writes last.
+/// The same test without tokens: the same worker writes last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_fence_a_worker_that_stood_still_writes_last() {
     let (stale, highest) = stale_write(Mode::Unfenced).await;

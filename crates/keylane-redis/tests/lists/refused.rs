@@ -1,4 +1,4 @@
-//! A list that cannot be used: the source says so for as long as that lasts, and goes on by itself.
+//! A list that cannot be used: the source reports it as long as it lasts, and goes on by itself.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::support::{builder, connect, new_name, own, shared, until};
 
 struct Consumed {
     handled: Arc<Mutex<Vec<u64>>>,
-    /// What is numbered from 1,000 on waits here before it ends.
+    /// Elements with numbers from 1,000 on wait here before they end.
     gate: Gate,
     intake: Intake,
     _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
@@ -56,7 +56,7 @@ impl Consumed {
         self.handled.lock().unwrap().clone()
     }
 
-    /// What was under way when the source failed comes again, and what is behind it waits for that.
+    /// Elements in flight when the source failed come again, and later ones wait for them.
     async fn handles(&self, numbers: &[u64]) {
         until("all are handled", async || {
             self.handled().last() == numbers.last()
@@ -71,7 +71,7 @@ impl Consumed {
         .await;
     }
 
-    /// Waits until it cannot go on, and says why.
+    /// Waits until it cannot go on, and reports the reason.
     async fn fails(&self, why: &str) {
         until("the source fails", async || {
             let stats = self.intake.stats();
@@ -95,7 +95,7 @@ async fn push(queue: &ListQueue, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// A user of the server, who may do everything with these keys, but for these commands.
+/// Creates a user of the server with all rights on these keys, except these commands.
 async fn allow(raw: &mut MultiplexedConnection, user: &str, keys: &str, without: &str) {
     let keys = format!("~*{keys}*");
     let words = [
@@ -133,7 +133,7 @@ async fn a_list_of_the_wrong_type_is_said_and_tried_again() {
         let mut all: Vec<u64> = (0..20).collect();
         consumed.handles(&all).await;
 
-        // While something is under way.
+        // While an element is in flight.
         push(&queue, 1_000..1_001).await;
         until("it is under way", async || consumed.gate.waiting() == 1).await;
         say::<()>(&mut raw, &["SET", &list, "no list"]).await;
@@ -179,7 +179,7 @@ async fn a_list_without_rights_is_said_and_tried_again() {
     }
 }
 
-/// A worker that may not wait at the list looks at it.
+/// A worker without the right to wait polls the list.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_refused_is_said_and_holds_up_nothing() {
     for kind in RedisKind::ALL {
@@ -216,7 +216,7 @@ async fn a_wait_that_is_refused_is_said_and_holds_up_nothing() {
     }
 }
 
-/// A wait takes memory, and what empties a list does not.
+/// A wait needs memory, but emptying a list does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_for_which_there_is_no_memory_is_said() {
     for kind in RedisKind::ALL {

@@ -1,4 +1,4 @@
-//! Several workers on one list: they come and go, lose what they have, and die with much of it.
+//! Several workers on one list: they come and go, lose their elements, and die with many of them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::state::{beside, check, check_idle};
 use crate::story::Fault;
 use crate::support::{builder, connect, new_name, own, shared, until};
 
-/// What all workers have: all that can come again when one of them is expelled.
+/// Returns the elements of all workers: all that can come again when one of them is expelled.
 async fn names(server: &mut impl ConnectionLike, list: &str) -> Vec<String> {
     let mut range = cmd("ZRANGE");
     range.arg(beside(list, "workers")).arg(0).arg(-1);
     range.query_async(server).await.unwrap()
 }
 
-/// Takes what a worker has, while it does not know. Returns the ids.
+/// Takes the elements of a worker without its knowledge. Returns the ids.
 async fn expel(
     server: &mut MultiplexedConnection,
     queue: &ListQueue,
@@ -42,7 +42,7 @@ async fn expel(
         .ignore();
     take.cmd("HVALS").arg(beside(list, &format!("work:{name}")));
     let (elements,): (Vec<Vec<u8>>,) = take.query_async(server).await.unwrap();
-    // It may have renewed its lease, and keeps it all.
+    // It may have renewed its lease, and keeps its elements.
     queue.return_expired().await.unwrap();
     let ids = elements.iter().map(|element| {
         let id = element.last_chunk().unwrap();
@@ -106,7 +106,7 @@ async fn workers_come_and_go_and_are_expelled() {
     }
 }
 
-/// A source that the test drives by itself.
+/// A source that the test drives itself.
 struct Worker(ListSource);
 
 type Handed = Vec<(RawMessage, ListPosition)>;
@@ -153,7 +153,7 @@ fn ids(handed: &[(RawMessage, ListPosition)]) -> Vec<u64> {
         .collect()
 }
 
-/// All that the server knows of a list.
+/// Returns all data of a list in the server.
 async fn all_of(server: &mut MultiplexedConnection, list: &str) -> Vec<(String, String)> {
     let mut keys = cmd("KEYS");
     keys.arg(beside(list, "*"));
@@ -162,7 +162,7 @@ async fn all_of(server: &mut MultiplexedConnection, list: &str) -> Vec<(String, 
     keys.sort();
     let mut all = Vec::new();
     for key in keys {
-        // The lease of a worker that lives is renewed.
+        // The lease of a live worker is renewed.
         if key.ends_with(":workers") {
             continue;
         }
@@ -174,7 +174,7 @@ async fn all_of(server: &mut MultiplexedConnection, list: &str) -> Vec<(String, 
     all
 }
 
-/// Two watch over the leases, and a worker comes late.
+/// Two workers watch over the leases, and a worker comes late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_late_worker_says_changes_nothing() {
     let server = shared(RedisKind::Redis7).await;
@@ -200,7 +200,7 @@ async fn what_a_late_worker_says_changes_nothing() {
         let (one, two) = tokio::join!(queue.return_expired(), other.return_expired());
         assert_eq!(one.unwrap() + two.unwrap(), 60);
         check(&mut raw, &list).await;
-        // Another one has some of it.
+        // Another worker has some of its elements.
         let mut next = Worker::open(&queue).await;
         let theirs = next.receive(20).await;
         assert_eq!(ids(&theirs), Vec::from_iter(1..=20));
@@ -222,7 +222,7 @@ async fn what_a_late_worker_says_changes_nothing() {
     check_idle(&mut raw, &list).await;
 }
 
-/// A key fills the inbox of the worker that has it. The others go on until then, and afterwards.
+/// A key fills the inbox of its worker. The others go on until then, and afterwards.
 #[tokio::test]
 async fn a_hot_key_stops_the_list_at_the_stated_bound_and_not_before() {
     let server = shared(RedisKind::Redis7).await;
@@ -230,7 +230,7 @@ async fn a_hot_key_stops_the_list_at_the_stated_bound_and_not_before() {
     let builder = builder(&server.url(), &list).lease(Duration::from_secs(60));
     let queue = builder.most_sent(10).build().unwrap();
     let mut raw = connect(&server.url()).await;
-    // The key 0 is hot: every other one is of it.
+    // The key 0 is hot: it has every other message.
     let message = |id: u64| message(if id % 2 == 1 { 0 } else { id }, id);
     queue.push(&message(1)).await.unwrap();
     let mut hot = Worker::open(&queue).await;
@@ -267,8 +267,8 @@ async fn a_hot_key_stops_the_list_at_the_stated_bound_and_not_before() {
     check_idle(&mut raw, &list).await;
 }
 
-/// More than one call of a script can have as arguments, held and in an inbox: the worker goes on with it,
-/// and dies with it.
+/// More elements than one call of a script can have as arguments, held and in an inbox: the worker
+/// goes on with them, and dies with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn much_goes_on_and_goes_back_in_its_order() {
     const HELD: u64 = 9_000;
@@ -289,7 +289,7 @@ async fn much_goes_on_and_goes_back_in_its_order() {
             .collect();
         queue.push_all(&messages).await.unwrap();
     }
-    // Another one sends them there.
+    // Another worker sends them there.
     let mut other = Worker::open(&queue).await;
     queue.push(&message(7, ALL + 1)).await.unwrap();
     let seven = other.receive(1).await;
@@ -299,7 +299,7 @@ async fn much_goes_on_and_goes_back_in_its_order() {
     check(&mut raw, &list).await;
     assert_eq!(queue.status().await.unwrap().waiting, 0);
 
-    // It goes on with what it has.
+    // It goes on with its elements.
     let mut kill = cmd("CLIENT");
     kill.arg("KILL")
         .arg("TYPE")
@@ -369,7 +369,7 @@ async fn any_bytes_are_a_key_and_a_payload() {
         }
     }
     let mut workers = [Worker::open(&queue).await, Worker::open(&queue).await];
-    // The first one has all keys, and the other sends it what comes later.
+    // The first worker has all keys, and the other sends it the later elements.
     let first = workers[0].receive(keys.len()).await;
     check(&mut raw, &list).await;
     let mut push = cmd("LPUSH");
@@ -404,14 +404,14 @@ async fn any_bytes_are_a_key_and_a_payload() {
     check_idle(&mut raw, &list).await;
 }
 
-/// In a cluster all keys of a list are on one node. Its client sends a request once more whose answer was
+/// In a cluster all keys of a list are on one node. Its client repeats a request whose answer was
 /// lost with a connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_order_while_its_connections_are_killed() {
     let cluster = RedisCluster::start(RedisKind::Redis7, 3).await.unwrap();
     let urls = cluster.urls();
     let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
-    // What is pushed may be pushed twice for the same reason, and is pushed without faults.
+    // For the same reason an element could be pushed twice, so it is pushed without faults.
     for (list, node) in [("{shop}orders", None), ("orders", None)] {
         let queue = ListQueue::builder(&redis, list)
             .lease(Duration::from_secs(2))
@@ -452,7 +452,7 @@ async fn node_of<'a>(cluster: &'a RedisCluster, list: &str) -> &'a testkit_serve
     panic!("no node has {list}");
 }
 
-/// Kills the connections that have run a script, and not those of the test and the producer.
+/// Kills the connections that have run a script, but not those of the test and the producer.
 async fn kill_workers(server: &mut MultiplexedConnection) {
     let mut clients = cmd("CLIENT");
     clients.arg("LIST");
@@ -470,8 +470,8 @@ async fn kill_workers(server: &mut MultiplexedConnection) {
     }
 }
 
-/// A server of its own and a lease that is over before any answer can come: no worker gets anything done, and
-/// nothing is lost.
+/// A server of its own and a lease that is over before any answer can come: no worker gets any work
+/// done, and no element is lost.
 #[tokio::test]
 async fn a_lease_of_a_millisecond_loses_nothing() {
     let server = own(RedisKind::Redis7).await;

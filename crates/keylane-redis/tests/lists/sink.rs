@@ -1,5 +1,5 @@
-//! What handlers write to: another server, which knows the highest token of each key, and refuses lower
-//! ones. All that it has taken or refused is in one journal.
+//! The target of handlers: another server, which knows the highest token of each key, and refuses
+//! lower ones. One journal contains all accepted and refused writes.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// With `is_fenced` unset, it takes everything.
+    /// Creates a sink. Without `is_fenced` it accepts everything.
     pub(crate) async fn at(url: &str, is_fenced: bool) -> Self {
         Self {
             server: connect(url).await,
@@ -35,12 +35,12 @@ impl Sink {
         }
     }
 
-    /// The handler of a message begins: nothing is written any more under an older token.
+    /// Records that the handler of a message begins: from now on the sink refuses older tokens.
     pub(crate) async fn claim(&self, worker: u32, key: u64, id: u64, token: u64) -> bool {
         self.write('s', worker, key, id, token).await
     }
 
-    /// Its effect.
+    /// Writes its effect.
     pub(crate) async fn effect(&self, worker: u32, key: u64, id: u64, token: u64) -> bool {
         self.write('e', worker, key, id, token).await
     }
@@ -53,21 +53,21 @@ impl Sink {
         call.invoke_async(&mut self.server.clone()).await.unwrap()
     }
 
-    /// A worker has lost what it had, without a fault of the test.
+    /// Records that a worker has lost its elements, without a fault of the test.
     pub(crate) async fn lost(&self, worker: u32) {
         let mut push = cmd("RPUSH");
         push.arg("journal").arg(format!("l {worker} 0 0 0 1"));
         push.exec_async(&mut self.server.clone()).await.unwrap();
     }
 
-    /// How much there is.
+    /// Returns the length of the journal.
     pub(crate) async fn len(&self) -> Place {
         let mut len = cmd("LLEN");
         len.arg("journal");
         len.query_async(&mut self.server.clone()).await.unwrap()
     }
 
-    /// What has come after this place.
+    /// Returns the entries after this place.
     pub(crate) async fn read(&self, from: Place) -> Vec<Entry> {
         let mut range = cmd("LRANGE");
         range.arg("journal").arg(from).arg(-1);
@@ -75,14 +75,14 @@ impl Sink {
         lines.iter().map(|line| Entry::of(line)).collect()
     }
 
-    /// A value that handlers wait for.
+    /// Sets a value that handlers wait for.
     pub(crate) async fn say(&self, what: &str) {
         let mut set = cmd("SET");
         set.arg(what).arg(1);
         set.exec_async(&mut self.server.clone()).await.unwrap();
     }
 
-    /// Waits for it.
+    /// Waits for this value.
     pub(crate) async fn hears(&self, what: &str) {
         let mut exists = cmd("EXISTS");
         exists.arg(what);
@@ -93,7 +93,7 @@ impl Sink {
     }
 }
 
-/// What the journal says.
+/// The event of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Start,

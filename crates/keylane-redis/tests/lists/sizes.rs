@@ -1,5 +1,5 @@
-//! What comes back in one answer has a bound in bytes, however much a worker holds: the server closes the
-//! connection of a client that is sent more.
+//! One answer has a limit in bytes, however many elements a worker holds: the server closes the
+//! connection of a client that would receive more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::{builder, connect, new_name, own};
 
 const COUNT: usize = 80;
 
-/// 40 MB that one worker has, on a server that sends 8 MiB at most.
+/// 40 MB of elements at one worker, on a server that sends 8 MiB at most.
 struct Much {
     _server: Arc<testkit_servers::Redis>,
     raw: redis::aio::MultiplexedConnection,
@@ -81,7 +81,7 @@ async fn much_that_a_worker_had_comes_again_in_parts() {
     let mut much = Much::new("enters").await;
     much.worker.receive_all(COUNT).await;
     much.worker.0.open().await.unwrap();
-    // In the middle of it.
+    // In the middle of them.
     let some = much.worker.receive_all(COUNT / 2).await;
     assert!(payloads(&some) == much.elements[..COUNT / 2]);
     much.worker.0.open().await.unwrap();

@@ -1,4 +1,4 @@
-//! A cluster whose slots move while what is in them is in use.
+//! A cluster whose slots move while they are in use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

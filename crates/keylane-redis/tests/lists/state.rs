@@ -1,4 +1,5 @@
-//! What must always be true of the keys beside a list. Its script knows nothing of those of the crate.
+//! Invariants of the keys beside a list. The script of the check is independent of those of the
+//! crate.
 
 use redis::aio::ConnectionLike;
 use redis::{Script, cmd};
@@ -14,10 +15,10 @@ pub(crate) fn beside(list: &str, what: &str) -> String {
     }
 }
 
-/// Fails if something is not right at this moment; the list may be in use.
+/// Fails if an invariant is broken at this moment; the list may be in use.
 ///
-/// Of each key that has an owner, as many elements are with that worker as the count says, and none
-/// with another. Only what is held has attempts, and only workers that are known have anything.
+/// For each key with an owner, the count is the number of its elements at that worker, and no other
+/// worker has any. Only held elements have attempts, and only known workers have elements.
 pub(crate) async fn check(server: &mut impl ConnectionLike, list: &str) {
     let script = Script::new(include_str!("state.lua"));
     let mut call = script.key(list);
@@ -47,7 +48,7 @@ async fn keys(server: &mut impl ConnectionLike, pattern: &str) -> Vec<String> {
     cmd("KEYS").arg(pattern).query_async(server).await.unwrap()
 }
 
-/// The check finds what it is there for.
+/// The check detects the errors it is for.
 mod tests {
     use redis::aio::MultiplexedConnection;
     use testkit_servers::RedisKind;

@@ -1,4 +1,4 @@
-//! What handlers have done with the elements of a list, and the judge of it.
+//! The history of the elements of a list, from its handlers, and its check.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::sink::{Entry, Place, What};
 
-/// What was done to a worker, and what it had in the server then.
+/// A fault of a worker, and its elements in the server at that time.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
-    /// The journal when it was over.
+    /// The length of the journal when it was over.
     pub(crate) place: Place,
-    /// `None`: the worker was not told, and goes on until it hears of it.
+    /// `None`: the worker does not know of it, and goes on until it learns of it.
     pub(crate) worker: Option<u32>,
     pub(crate) held: HashSet<u64>,
 }
@@ -25,46 +25,46 @@ impl Fault {
     }
 }
 
-/// All of it. The ids of a key ascend in the order in which they were pushed.
+/// The whole history. The ids of a key ascend in the order of the pushes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
     /// Each id and its key.
     pub(crate) pushed: BTreeMap<u64, u64>,
     pub(crate) journal: Vec<Entry>,
     pub(crate) faults: Vec<Fault>,
-    /// Of these it is not known what they had at their fault: the server had given it back before.
+    /// Workers whose elements at their fault are unknown: the server had given them back before.
     pub(crate) unread: HashSet<u32>,
     /// Pushes that were never answered.
     pub(crate) unknown: HashSet<u64>,
-    /// These may be lost, although they were confirmed.
+    /// Confirmed elements that may be lost.
     pub(crate) may_be_lost: HashSet<u64>,
     /// Each element may come again at any time.
     pub(crate) may_repeat: bool,
 }
 
-/// What was found, if nothing is wrong.
+/// The result, if there is no error.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) handled: usize,
-    /// Confirmed, and never handled.
+    /// Confirmed elements that were never handled.
     pub(crate) lost: usize,
-    /// Not confirmed, and handled.
+    /// Unconfirmed elements that were handled.
     pub(crate) unknown: usize,
-    /// Handed out again, in flight at a fault …
+    /// Elements that were handed out again, in flight at a fault …
     pub(crate) interrupted: usize,
     /// … or done, and not confirmed.
     pub(crate) repeated: usize,
-    /// Most that was repeated for one fault, and most that a worker had at one.
+    /// Most repetitions for one fault, and most elements that a worker had at one.
     pub(crate) most_repeated: usize,
     pub(crate) most_held: usize,
     /// Writes that the sink has refused.
     pub(crate) refused: usize,
-    /// Handed out again at faults of which it is not known who had what, or by slow workers.
+    /// Elements that were handed out again at faults with unknown elements, or by slow workers.
     pub(crate) excused: usize,
 }
 
 impl Story {
-    /// Fails if anything is wrong.
+    /// Fails if there is an error.
     pub(crate) fn judge(&self) -> Verdict {
         let mut verdict = Verdict {
             handled: 0,
@@ -85,7 +85,7 @@ impl Story {
         let history = History::new();
         let came: HashSet<u64> = self.journal.iter().map(|entry| entry.id).collect();
         for (id, key) in &self.pushed {
-            // One that is lost has no place in the order of its key.
+            // A lost element has no place in the order of its key.
             if came.contains(id) || !self.may_miss(*id) {
                 history.sent(*key, *id, *id, Acceptance::Ok);
             }
@@ -98,7 +98,7 @@ impl Story {
         let mut attempts = HashMap::<u64, u32>::new();
         let mut running = HashMap::<(u64, u64), u32>::new();
         let mut done = HashSet::<u64>::new();
-        // Of each key, how many of its first elements are done.
+        // For each key, how many of its first elements are done.
         let mut first_open = HashMap::<u64, usize>::new();
         let mut by_fault = HashMap::<usize, usize>::new();
         let mut used = HashSet::new();
@@ -149,7 +149,7 @@ impl Story {
                     ),
                 }
             }
-            // All before it is done.
+            // All elements before it are done.
             let ids = &of_key[&key];
             let open = first_open.entry(key).or_default();
             while ids.get(*open).is_some_and(|id| done.contains(id)) {
@@ -186,7 +186,7 @@ impl Story {
         verdict
     }
 
-    /// What there is to know of a worker that had an element here, and of what has it there.
+    /// Returns the events around a worker that had an element here, and around its present worker.
     fn around(&self, before: Place, place: Place, earlier: &Entry) -> String {
         let faults = self
             .faults
@@ -211,15 +211,15 @@ impl Story {
         self.may_be_lost.contains(&id) || self.unknown.contains(&id)
     }
 
-    /// Whether it is the first of its key that the worker had, and that was not done: its handler may have
-    /// been in flight, and only have come to its first word when the worker went on.
+    /// Whether it is the first undone element of its key at the worker: its handler may have been
+    /// in flight, and may have come to its first word only when the worker went on.
     fn is_first(&self, fault: &Fault, entry: &Entry, done_at: &HashMap<u64, Place>) -> bool {
         let is_done = |id: u64| done_at.get(&id).is_some_and(|done| *done < fault.place);
         let own = |id: &&u64| self.pushed.get(*id) == Some(&entry.key) && !is_done(**id);
         fault.held.iter().filter(own).min() == Some(&entry.id)
     }
 
-    /// Why an element that was started here may start again.
+    /// Returns why an element that was started here may start again.
     fn reason(
         &self,
         place: Place,
@@ -229,7 +229,7 @@ impl Story {
     ) -> Option<Reason> {
         let mut faults = self.faults.iter().enumerate();
         let fault = faults.find(|(number, fault)| {
-            // One fault has each of them come again once.
+            // One fault repeats each element once.
             if used.contains(&(*number, earlier.id)) {
                 return false;
             }
@@ -245,8 +245,8 @@ impl Story {
         (is_slow || self.may_repeat).then_some(Reason::Slow)
     }
 
-    /// Whether a worker has lost what it had here for no fault of the test. What it says first after it
-    /// has stood still is of that.
+    /// Whether a worker has lost its elements here without a fault of the test. Its first report
+    /// after a pause belongs to that pause.
     fn was_slow(&self, worker: u32, place: Place) -> bool {
         let is_lost = |place: &Place| {
             let entry = &self.journal[*place];
@@ -264,7 +264,7 @@ impl Story {
 }
 
 enum Reason {
-    /// The worker had it at this one.
+    /// The worker had it at this fault.
     Fault(usize),
     Slow,
 }
@@ -291,7 +291,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The judge finds what it is there for.
+/// The check detects the errors it is for.
 mod tests {
     use super::*;
 
@@ -339,16 +339,16 @@ mod tests {
         assert!(is_good(&repeated, &[(2, 1, &[1])]));
         let behind = [&one[..], &two, &[(START, 2, 2, 13), (END, 2, 2, 13)]].concat();
         assert!(is_good(&behind, &[(3, 1, &[2])]));
-        // Begun when the worker had gone on: the first that was left, and another one.
+        // Begun when the worker had gone on: the first one that was left, and another one.
         assert!(is_good(&behind, &[(2, 1, &[1, 2])]));
         assert!(!is_good(&behind, &[(1, 1, &[1, 2])]));
         let end = [(START, 2, 2, 13), (END, 2, 2, 13)];
-        // The late end of the first one: refused, and taken.
+        // The late end of the first one: refused, and accepted.
         for (token, may_be) in [(1_010, true), (10, false)] {
             let overlapping = [&one[..1], &again, &[(END, 1, 1, token)], &end].concat();
             assert_eq!(is_good(&overlapping, &[(1, 1, &[1])]), may_be);
         }
-        // Slow, after it has stood still: what it says of that is no excuse.
+        // Slow, after a pause: its report about the pause is no excuse.
         let slow = [&[LOST], &one[..], &[LOST], &again, &end].concat();
         assert!(is_good(&slow, &[(0, 1, &[2])]));
         let not_slow = [&[LOST], &one[..], &again, &end].concat();

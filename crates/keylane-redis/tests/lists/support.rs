@@ -33,13 +33,13 @@ pub(crate) fn new_name(what: &str) -> String {
     format!("{what}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// How a queue is reached, with a short lease.
+/// Returns a builder of a queue, with a short lease.
 pub(crate) fn builder(url: &str, list: &str) -> ListBuilder {
     let redis = Redis::at(url).unwrap();
     ListQueue::builder(&redis, list.to_owned()).lease(Duration::from_secs(2))
 }
 
-/// A connection of the test's own, for what no queue does.
+/// A connection of the test's own, for commands that no queue sends.
 pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
     let client = redis::Client::open(url).unwrap();
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));

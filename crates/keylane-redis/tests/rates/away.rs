@@ -43,7 +43,7 @@ async fn without_a_share_nothing_starts() {
     .await;
 }
 
-/// Two processes, before, while and after the server is away.
+/// Two processes, before, during and after the outage of the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_share_each_goes_on() {
     each_kind(async |kind| {
@@ -69,7 +69,7 @@ async fn with_a_share_each_goes_on() {
         let callers = Vec::from_iter(callers);
         sleep(Duration::from_secs(1)).await;
         server.kill().await.unwrap();
-        // Until it is known that it is away.
+        // Until the processes know that it is away.
         sleep(KEEP * 2).await;
         let away = starts.now().await;
         let running = Running::from_now();
@@ -94,22 +94,22 @@ async fn with_a_share_each_goes_on() {
         let while_away = between(away, back);
         println!("{kind}: {} while it is away", while_away.len());
         assert_within(&while_away, per_second, burst, KEEP);
-        // All of it is used, but for what is on its way when it ends.
+        // All permits are used, except those on their way at the end.
         let least = |lasted| per_second * lasted / 1_000_000 * 8 / 10;
         let count = while_away.len() as u64;
         assert!(count >= least(was_away), "{kind}: {count}");
-        // One burst more for each of the two changes.
+        // One more burst for each of the two changes.
         assert_within(&all, per_second, burst * 3, KEEP);
         let count = between(after, end).len() as u64;
         assert!(count >= least(was_back), "{kind}: {count}");
-        // It was started anew, and has counted from there on.
+        // It was restarted, and has counted from there on.
         let calls = calls(&server).await;
         assert!(calls > 20, "{kind}: the server was asked {calls} times");
     })
     .await;
 }
 
-/// One caller now and then, whom the share of the process is enough for.
+/// Callers come rarely, and the share of the process is enough for them.
 #[tokio::test]
 async fn a_server_that_is_back_is_found_by_few_callers() {
     each_kind(async |kind| {
@@ -133,7 +133,7 @@ async fn a_server_that_is_back_is_found_by_few_callers() {
     .await;
 }
 
-/// Each of these ends, and then all goes on.
+/// Each of these faults ends, and then everything goes on.
 #[tokio::test]
 async fn a_server_that_cannot_do_it_now_is_asked_again() {
     each_kind(async |kind| {
@@ -163,7 +163,7 @@ async fn a_server_that_cannot_do_it_now_is_asked_again() {
     .await;
 }
 
-/// What does not pass is told to those who wait.
+/// Callers that wait get an error that does not pass.
 #[tokio::test]
 async fn a_refused_password_is_an_error() {
     each_kind(async |kind| {

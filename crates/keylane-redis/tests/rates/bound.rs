@@ -1,4 +1,4 @@
-//! How many start in a time, over all processes.
+//! The number of starts in a time, over all processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ async fn three_processes_keep_to_the_rates() {
     .await;
 }
 
-/// Each with callers on three keys, of which two would be more than the total.
+/// Each process has callers on three keys; two of the keys would exceed the total.
 async fn three_processes(kind: RedisKind, borrow: u32) {
     const KEYS: usize = 3;
     let (per_key, total) = ((20, 4), (50, 6));
@@ -66,7 +66,7 @@ async fn three_processes(kind: RedisKind, borrow: u32) {
             KEEP,
         );
     }
-    // All of it is used, but for what is on its way when it ends.
+    // All permits are used, except those on their way at the end.
     let due = u64::from(total.0) * lasted / 1_000_000;
     println!("{kind}, {borrow} borrowed: {} of {due}", all.len());
     assert!(all.len() as u64 >= due * 8 / 10, "{} of {due}", all.len());
@@ -83,7 +83,7 @@ async fn a_burst_and_then_evenly() {
             processes[n % 2].try_acquire("key").await.unwrap();
         }
         for rate in &processes {
-            // The first answer is the server's, the second one is known.
+            // The first answer comes from the server, the second one from memory.
             for _ in 0..2 {
                 let Err(TryAcquireError::NotYet { after }) = rate.try_acquire("key").await else {
                     panic!("{kind}: more than the burst");
@@ -97,7 +97,7 @@ async fn a_burst_and_then_evenly() {
     .await;
 }
 
-/// Two keys, of which each has its rate, and both together have less.
+/// Two keys, each with its rate, and a lower total.
 #[tokio::test]
 async fn the_total_is_over_all_keys() {
     each_kind(async |kind| {
@@ -121,7 +121,7 @@ async fn the_total_is_over_all_keys() {
     .await;
 }
 
-/// Those who wait are served when the time has come, and not before.
+/// Callers that wait are served at the right time, and not before.
 #[tokio::test]
 async fn those_who_wait_are_served() {
     each_kind(async |kind| {
@@ -137,7 +137,7 @@ async fn those_who_wait_are_served() {
             "{:?}",
             began.elapsed()
         );
-        // Each time as soon as there is one more, and not all the time.
+        // One call for each new permit, and none in between.
         let calls = calls(&server).await;
         assert!(
             calls <= 21 * 3,
@@ -147,14 +147,14 @@ async fn those_who_wait_are_served() {
     .await;
 }
 
-/// A server that is set to an earlier time gives nothing twice, and is not stuck for long.
+/// A server that is set to an earlier time grants nothing twice, and does not stop for long.
 #[tokio::test]
 async fn a_clock_that_was_set_back_costs_one_burst() {
     each_kind(async |kind| {
         let server = own(kind).await;
         let rate = builder(&server, "rate").total(Quota::per_second(10).burst(2));
         let rate = rate.borrow(0).build().unwrap();
-        // As it was left by a clock that was a day ahead.
+        // The state that a clock left which was a day ahead.
         let ahead = Starts::new(&server).await.now().await + 24 * 3_600 * 1_000_000;
         let set = ["SET", "{rate}:keylane:rate:total", &format!("{ahead}000")];
         server.execute(&set).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_clock_that_was_set_back_costs_one_burst() {
     .await;
 }
 
-/// Nothing is rounded on the way: each permit takes 1,234,567,891 nanoseconds.
+/// Nothing is rounded: each permit takes 1,234,567,891 nanoseconds.
 #[tokio::test]
 async fn parts_of_microseconds_count() {
     const EACH: u64 = 1_234_567_891;
@@ -217,7 +217,7 @@ async fn clusters_keep_to_the_rates() {
     .await;
 }
 
-/// Where the total is what is short, no key gets all of it.
+/// If only the total is short, no key gets all of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_wait_for_the_total_take_turns() {
     let server = shared(RedisKind::Redis8).await;

@@ -1,4 +1,4 @@
-//! What a rate costs: calls, and what is left behind.
+//! The costs of a rate: calls and leftovers.
 
 use std::time::Duration;
 
@@ -34,10 +34,11 @@ async fn callers_at_a_time_share_a_call() {
         let rate = builder(&server, "rate").per_key(Quota::per_second(1_000));
         let rate = rate.borrow(0).build().unwrap();
         let all = join_all((0..4_000_u32).map(|n| rate.acquire((n % 1_000).to_be_bytes())));
-        // All have come before the task that asks runs. With a budget, the first few would go ahead.
+        // All callers come before the task that asks runs. With a budget, the first few would go
+        // ahead.
         assert!(unconstrained(all).await.iter().all(Result::is_ok));
         let calls = calls(&server).await;
-        // The first one has only what had come when it was sent.
+        // The first call contains only the callers that had come before it.
         assert!(calls <= 5, "{kind}: {calls} calls");
     })
     .await;

@@ -10,7 +10,7 @@ use crate::support::{Starts, builder, each_kind, execute};
 
 const HOUR: i64 = 3_600;
 
-/// Whatever it is set to, a rate goes on: with one burst more at most.
+/// A rate goes on at any clock time: with one more burst at most.
 #[tokio::test]
 async fn a_clock_that_is_set_stops_no_rate() {
     each_kind(async |kind| {
@@ -60,7 +60,7 @@ async fn nothing_is_rounded_for_ever() {
     .await;
 }
 
-/// The longest rate that there is, with what is kept at the ends of what can be.
+/// The longest rate, with stored values at the limits of their type.
 #[tokio::test]
 async fn what_is_kept_may_be_anything() {
     const DAYS: Duration = Duration::from_secs(100 * 24 * 3_600);

@@ -1,4 +1,4 @@
-//! Calls that are dropped, processes that end, and runtimes that do.
+//! Dropped calls, and processes and runtimes that end.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::support::{builder, each_kind, new_name, shared};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How many permits there are now.
+/// Returns how many permits there are now.
 async fn left(rate: &SharedRate) -> usize {
     let mut left = 0;
     while rate.try_acquire("key").await.is_ok() {
@@ -22,8 +22,7 @@ async fn left(rate: &SharedRate) -> usize {
     left
 }
 
-/// At each await that there is: what was granted to a call that was dropped is there for the next
-/// one.
+/// This holds at each await: a permit that was granted to a dropped call goes to the next one.
 #[tokio::test]
 async fn a_call_that_is_dropped_takes_nothing() {
     each_kind(async |kind| {
@@ -61,7 +60,7 @@ async fn a_call_that_is_dropped_takes_nothing() {
     .await;
 }
 
-/// Polls a call so many times. Whether it has come to its end.
+/// Polls a call this many times. Returns whether it has ended.
 async fn polled<T, E: std::fmt::Debug>(
     mut times: usize,
     mut call: Pin<&mut impl Future<Output = Result<T, E>>>,
@@ -80,7 +79,7 @@ async fn polled<T, E: std::fmt::Debug>(
     .await
 }
 
-/// The others have all that it has not borrowed.
+/// The others get all permits that it has not borrowed.
 #[tokio::test]
 async fn a_process_that_dies_loses_what_it_has_borrowed() {
     each_kind(async |kind| {
@@ -102,7 +101,7 @@ async fn a_process_that_dies_loses_what_it_has_borrowed() {
     .await;
 }
 
-/// What was borrowed is not used after the time for which it is kept.
+/// Borrowed permits are not used after the time for which they are kept.
 #[tokio::test]
 async fn what_was_borrowed_ends() {
     each_kind(async |kind| {
@@ -110,7 +109,7 @@ async fn what_was_borrowed_ends() {
         let rate = builder(shared(kind).await, &new_name()).per_key(Quota::per(1, HOUR).burst(20));
         let rate = rate.borrow(10).keep(keep).build().unwrap();
         let mut used = 0;
-        // Until all of the burst is here or used.
+        // Until the whole burst is here or used.
         for _ in 0..15 {
             rate.acquire("key").await.unwrap();
             used += 1;
@@ -123,7 +122,7 @@ async fn what_was_borrowed_ends() {
     .await;
 }
 
-/// No task stays behind, also where it would have been long until the next one.
+/// No task stays behind, even if its next step was far away.
 #[tokio::test]
 async fn nothing_stays_of_a_rate_that_is_dropped() {
     let rate = builder(shared(RedisKind::Redis7).await, &new_name());
@@ -155,7 +154,7 @@ fn a_runtime_that_ends_takes_no_one_along() {
     let rate = servers.block_on(async {
         let rate = builder(shared(RedisKind::Redis7).await, &new_name());
         let rate = rate.total(Quota::per(1, Duration::from_secs(1)).burst(1));
-        // They do not wait for as long as that to find out.
+        // They do not wait as long as this to detect it.
         rate.keep(Duration::from_secs(60)).build().unwrap()
     });
     let waits = |rate: &SharedRate| {
@@ -172,7 +171,7 @@ fn a_runtime_that_ends_takes_no_one_along() {
     drop(lost);
 }
 
-/// The same, but it does not end: nothing in it runs any more.
+/// The same, but the runtime does not end: it runs nothing any more.
 #[test]
 fn a_runtime_that_is_idle_holds_no_one_up() {
     let one = || {

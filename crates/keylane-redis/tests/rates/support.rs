@@ -39,13 +39,13 @@ pub(crate) fn new_name() -> String {
     format!("rate-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A rate as one process has it, with a connection of its own.
+/// Returns the builder of a process, with a connection of its own.
 pub(crate) fn builder(server: &testkit_servers::Redis, name: &str) -> SharedRateBuilder {
     let redis = Redis::at(&server.url()).unwrap();
     SharedRate::builder(&redis, name.to_owned())
 }
 
-/// Executes a command, given as its words, that the server takes.
+/// Executes a command, given as its words, which the server must accept.
 pub(crate) async fn execute(server: &testkit_servers::Redis, command: &str) -> String {
     let words = Vec::from_iter(command.split(' '));
     let answer = server.execute(&words).await;
@@ -62,7 +62,7 @@ pub(crate) async fn calls(server: &testkit_servers::Redis) -> u64 {
     calls.sum()
 }
 
-/// How long the machine has let this process run: each pause of it counts for very little.
+/// Measures how long the machine has let this process run: each pause of it counts for very little.
 pub(crate) struct Running {
     micros: Arc<AtomicU64>,
     task: JoinHandle<()>,
@@ -95,7 +95,7 @@ impl Drop for Running {
     }
 }
 
-/// What was started when, by the clock of the server.
+/// The starts and their times, by the clock of the server.
 #[derive(Clone)]
 pub(crate) struct Starts {
     connection: MultiplexedConnection,
@@ -119,13 +119,13 @@ impl Starts {
         seconds * 1_000_000 + micros
     }
 
-    /// Something with this key starts now.
+    /// Records a start of this key now.
     pub(crate) async fn record(&self, key: usize) {
         let now = self.now().await;
         self.all.lock().unwrap().push((now, key));
     }
 
-    /// Those of a key, or all, in their order.
+    /// Returns the starts of a key, or all, in their order.
     pub(crate) fn of(&self, key: Option<usize>) -> Vec<u64> {
         let all = self.all.lock().unwrap();
         let times = all
@@ -137,8 +137,7 @@ impl Starts {
     }
 }
 
-/// In each window there are at most as many as `burst` and what comes in that time, and in `slack`
-/// more.
+/// Checks that each window has at most `burst` starts plus those of its time and of `slack`.
 pub(crate) fn assert_within(starts: &[u64], per_second: u64, burst: u64, slack: Duration) {
     let slack = slack.as_micros() as u64;
     for (i, from) in starts.iter().enumerate() {

@@ -33,8 +33,8 @@ async fn many_acks_in_one_batch_are_taken() {
     assert_eq!(client.pending(&name, "g").await, []);
 }
 
-/// What is acked is deleted: when all groups have acked it where the server knows how, and otherwise if
-/// there is no other group.
+/// Acked entries are deleted: when all groups have acked them if the server supports it, and
+/// otherwise if there is no other group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_acked_is_deleted() {
     for kind in RedisKind::ALL {
@@ -70,7 +70,7 @@ async fn what_is_acked_is_deleted() {
     }
 }
 
-/// Trimming cuts nothing off that any group has not had, or has not acked.
+/// Trimming deletes no entry that a group has not read, or has not acked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trimming_keeps_what_any_group_needs() {
     for kind in RedisKind::ALL {
@@ -131,14 +131,14 @@ async fn trimming_keeps_what_any_group_needs() {
 
         source.ack(&handed[6..]).await;
         until("everything is cut off", async || length().await == 0).await;
-        // The server does it before the source hears how many they were.
+        // The server trims before the source receives the number.
         until("all are counted", async || watch.counts().trimmed == 10).await;
         client.add_all(&name, 10..11).await;
         assert_eq!(payloads(&source.receive(1).await), texts([10]));
     }
 }
 
-/// The letter has the fields of the entry, and is there once however often it is asked for.
+/// The letter has the fields of the entry, and is written once however often the call is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_letter_says_why_and_is_written_once() {
     for kind in RedisKind::ALL {
@@ -201,7 +201,7 @@ async fn a_letter_says_why_and_is_written_once() {
     }
 }
 
-/// An entry of more fields than a script can hand on has its letter in two steps.
+/// An entry with more fields than a script can pass on gets its letter in two steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_of_many_fields_has_a_letter() {
     let server = shared(RedisKind::Redis7).await;
@@ -226,7 +226,7 @@ async fn an_entry_of_many_fields_has_a_letter() {
     assert_eq!(client.left(&name, "g").await, 0);
 }
 
-/// Entries whose bodies were deleted while they were pending are acked away, and the others come.
+/// Entries whose bodies were deleted while they were pending are acked, and the others come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_entry_that_was_deleted_holds_nothing_up() {
     for kind in RedisKind::ALL {

@@ -1,4 +1,4 @@
-//! How often an entry was tried.
+//! The attempts at an entry.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, PATIENCE, builder, new_name, shared};
 
-/// Starts an attempt, when it is noted.
+/// Starts an attempt once it is noted.
 async fn start(source: &mut Driven, position: keylane_redis::StreamPosition, attempt: u32) {
     let guard = source.0.start_guard().unwrap();
     let until = tokio::time::Instant::now() + PATIENCE;
@@ -17,7 +17,8 @@ async fn start(source: &mut Driven, position: keylane_redis::StreamPosition, att
     }
 }
 
-/// A first attempt costs no note. After a crash each one is noted, and the count outlives all of them.
+/// A first attempt needs no note. After a crash each one is noted, and the count outlives all
+/// processes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attempts_survive() {
     for kind in RedisKind::ALL {
@@ -51,7 +52,7 @@ async fn attempts_survive() {
         let attempts: Vec<_> = handed.iter().map(|one| one.attempts).collect();
         assert_eq!(attempts, [2, 0], "{kind}");
         assert_eq!(handed[0].message.attempt, 3);
-        // It may be what killed the process.
+        // It may have killed the process.
         let guard = second.0.start_guard().unwrap();
         assert!(guard.starts(1, &handed[1].position, 1).is_err());
         start(&mut second, handed[1].position, 1).await;

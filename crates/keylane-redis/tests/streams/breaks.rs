@@ -23,7 +23,7 @@ struct Member {
 }
 
 impl Member {
-    /// The first attempt of it takes this long, the others nothing.
+    /// Adds a member whose first attempt takes this long, and the others no time.
     fn join(url: &str, name: &str, history: &History, lease: Duration, first: Duration) -> Self {
         let started = Arc::new(AtomicUsize::new(0));
         let starts = Arc::clone(&started);
@@ -55,7 +55,7 @@ impl Member {
     }
 }
 
-/// A member whose first attempt is in flight behind a proxy, and another one that would go on.
+/// A member whose first attempt is in flight behind a proxy, and another one that would continue.
 async fn pair(lease: Duration, first: Duration) -> (Client, String, Proxy, History, [Member; 2]) {
     let server = shared(RedisKind::Redis7).await;
     let (client, name) = (Client::to(&server).await, new_name("breaks"));
@@ -76,13 +76,13 @@ async fn pair(lease: Duration, first: Duration) -> (Client, String, Proxy, Histo
     (client, name, proxy, history, [here, there])
 }
 
-/// Two attempts have never run at once.
+/// Checks that two attempts have never run at once.
 fn judge(history: &History) {
     let verdict = history.check(&Evidence::new().redelivers()).unwrap();
     verdict.assert_judged(&[Rule::Exclusion]);
 }
 
-/// The stream goes on under the lease that it had, and what comes again waits for the attempt.
+/// The stream goes on under its old lease, and the repeated entry waits for the attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_connections_break_keeps_its_stream() {
     let (client, name, proxy, history, [here, there]) = pair(3 * LEASE, 9 * LEASE).await;
@@ -100,7 +100,7 @@ async fn a_member_whose_connections_break_keeps_its_stream() {
     there.intake.stop().await;
 }
 
-/// Its attempts end with its lease, and not when it hears of a server again.
+/// Its attempts end with its lease, and not when it reaches a server again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_cut_off_ends_what_it_does() {
     cut_off(Proxy::cut).await;
@@ -116,7 +116,7 @@ async fn a_member_that_finds_no_server_any_more_ends_what_it_does() {
 }
 
 async fn cut_off(cut: impl FnOnce(&Proxy)) {
-    // It knows a tenth of that before the server.
+    // It knows of the end a tenth of that earlier than the server.
     let (client, name, proxy, history, [here, there]) = pair(5 * LEASE, 60 * LEASE).await;
     cut(&proxy);
     until("the other one has it", async || there.started() == 1).await;

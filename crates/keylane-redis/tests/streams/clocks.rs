@@ -17,7 +17,8 @@ async fn with_clock(kind: RedisKind) -> Redis {
     Redis::builder(kind).own_clock().start().await.unwrap()
 }
 
-/// A member that has crashed just before counts as one for as long as its lease, and not for an hour more.
+/// A member that crashed just before counts as one for as long as its lease, and not for an hour
+/// more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_gone_keeps_no_share() {
     for kind in RedisKind::ALL {
@@ -41,7 +42,7 @@ async fn a_member_that_is_gone_keeps_no_share() {
     }
 }
 
-/// Whatever the clock is set to, two members go on.
+/// Two members go on at any clock time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_set_stops_no_stream() {
     for kind in RedisKind::ALL {

@@ -69,7 +69,7 @@ async fn partitions_on_three_nodes() {
         }
         let streams: BTreeSet<_> = handed.iter().map(|one| one.position.stream()).collect();
         assert_eq!(streams.len(), 8);
-        // Its own slot is another one.
+        // The letters are in another slot.
         let letter =
             |position| SourceLetter::new(position, 1, LetterCause::Failed, "no".to_owned());
         first
@@ -90,7 +90,7 @@ async fn partitions_on_three_nodes() {
         assert_eq!(into.take().len(), 9);
         first.ack(&handed[..190]).await;
 
-        // A second member takes its share, and what was not acked of it.
+        // A second member takes its share, with the unacked entries of it.
         let mut second = Driven::open(source("orders.dead")).await;
         let mut theirs = 0;
         let until = tokio::time::Instant::now() + PATIENCE;
@@ -153,7 +153,7 @@ async fn a_letter_in_the_slot_of_its_stream() {
     );
 }
 
-/// Moves the slot of a key to another node, with all that is in it.
+/// Moves the slot of a key to another node, with all its data.
 async fn move_slot(cluster: &RedisCluster, key: &str, to: usize) {
     let ask = async |node: usize, words: &[&str]| {
         let answer = cluster.node(node).execute(words).await;
@@ -207,8 +207,8 @@ async fn move_slot(cluster: &RedisCluster, key: &str, to: usize) {
     }
 }
 
-/// A sink whose stream has moved to another node goes on there: what was pushed before, meanwhile and
-/// after that is there once, in order.
+/// A sink whose stream has moved to another node goes on there: the entries from before, during and
+/// after the move are there once, in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sink_follows_its_stream() {
     show_log();
@@ -226,7 +226,7 @@ async fn a_sink_follows_its_stream() {
             next += count;
             let until = tokio::time::Instant::now() + Duration::from_secs(20);
             while let Err(error) = sink.push_all(&messages).await {
-                // While it moves it may be nowhere.
+                // While it moves, no node may have it.
                 assert!(error.is_retryable(), "{kind}: {error}");
                 assert!(tokio::time::Instant::now() < until, "{kind}: {error}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -271,7 +271,7 @@ async fn a_source_follows_its_streams() {
                 .unwrap();
             let handed = receive_or_again(&mut source, &number.to_string()).await;
             move_slot(&cluster, "orders", to).await;
-            // What was handed out is acked, or comes again.
+            // Entries that were handed out are acked, or come again.
             source.settle(&handed).await;
             let _ = source.0.confirm().await;
         }
@@ -283,7 +283,7 @@ async fn a_source_follows_its_streams() {
     }
 }
 
-/// Receives until this comes, and opens the source again if it fails, as the driver does.
+/// Receives until this payload comes, and opens the source again if it fails, as the driver does.
 async fn receive_or_again(source: &mut Driven, payload: &str) -> crate::support::Handed {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! The suite that all sources must pass.
+//! The conformance suite of sources.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ mod valkey_9 {
     );
 }
 
-/// A kind of server, and how many partitions there are.
+/// A kind of server, and the number of partitions.
 struct Server(RedisKind, u32);
 
 struct Place {
@@ -58,7 +58,7 @@ impl Place {
     }
 
     async fn client(&self) -> Client {
-        // Its server may have been started again.
+        // The server may have been restarted.
         Client::to(&self.server).await
     }
 }
@@ -107,7 +107,7 @@ impl Site for Place {
     async fn source(&self) -> Result<StreamSource, BoxError> {
         let builder = match &self.proxy {
             Some(proxy) => {
-                // The driver finds the stall, and not the client.
+                // The driver detects the stall, and not the client.
                 let redis = Redis::at(&format!("redis://127.0.0.1:{}", proxy.port()))?
                     .response_timeout(Duration::from_secs(60));
                 StreamSource::builder(&redis, self.name.clone()).lease(Duration::from_secs(8))

@@ -1,4 +1,4 @@
-//! Ids and tokens at the ends of their types. Lua's numbers are exact up to 2^53 only.
+//! Ids and tokens at the limits of their types. Lua's numbers are exact only up to 2^53.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 
-/// Grants everything, each time with a token that is one more.
+/// Grants everything, each time with the next token.
 struct Granting(AtomicU64);
 
 #[async_trait]
@@ -45,7 +45,7 @@ fn granting(first: u64) -> Leases {
 
 const EXACT: u64 = 1 << 53;
 
-/// Numbers around which something ends.
+/// Numbers around limits.
 fn number() -> impl Strategy<Value = u64> {
     let near = vec![0, 9, 99, EXACT, i64::MAX as u64, 10_u64.pow(19), u64::MAX];
     let far = select(&[0_u64, 1, 2, 3][..]);
@@ -59,7 +59,7 @@ type Ids = std::collections::BTreeSet<(u64, u64)>;
 
 fn ids() -> impl Strategy<Value = Ids> {
     let id = (number(), number()).prop_filter("no entry has it", |id| *id != (0, 0));
-    // Neighbors, which doubles do not tell from each other.
+    // Neighbors that are equal as doubles.
     let many = (number(), number(), 2..9_u64).prop_map(|(ms, first, count)| {
         (0..count)
             .filter_map(|more| Some((ms, first.checked_add(more)?)))
@@ -82,7 +82,7 @@ fn cases(count: usize) -> Vec<(Ids, prop::sample::Index, u64)> {
     (0..count).map(|_| case()).collect()
 }
 
-/// What any scripts do is done with any ids, under any token.
+/// All scripts handle any ids, under any token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_ids_are_handed_over_counted_acked_and_cut_off() {
     for kind in RedisKind::ALL {
@@ -105,7 +105,7 @@ async fn each_script(kind: RedisKind, ids: &Ids, had: usize, token: u64, case: &
     for id in &texts {
         steps.cmd("XADD").arg(&name).arg(id).arg("payload").arg(id);
     }
-    // Another group has had the first ones.
+    // Another group has read the first ones.
     steps
         .cmd("XGROUP")
         .arg("CREATE")
@@ -149,7 +149,7 @@ async fn each_script(kind: RedisKind, ids: &Ids, had: usize, token: u64, case: &
     .await;
     drop(first);
 
-    // All of it is pending, and comes again.
+    // All of them are pending, and come again.
     let mut second = Driven::open(source()).await;
     let handed = second.receive(texts.len()).await;
     assert_eq!(payloads(&handed), texts, "{case}");
@@ -215,7 +215,7 @@ async fn the_last_id_stops_no_other_stream() {
     }
 }
 
-/// A count that an operator has set as high as it goes.
+/// A count that an operator has set to its maximum.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_highest_count_is_an_attempt_too_many() {
     for kind in RedisKind::ALL {

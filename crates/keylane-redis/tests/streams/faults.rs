@@ -1,4 +1,4 @@
-//! Servers that cannot, or have forgotten.
+//! Servers that cannot do it now, or have lost their data.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -16,7 +16,8 @@ use testkit_servers::proxy::Proxy;
 
 use crate::support::{Client, Driven, builder, new_name, own, payloads, shared, texts, until};
 
-/// A group that is removed is made again where it was: what was open comes again, and nothing else.
+/// A group that is removed is created again at its old place: open entries come again, and no
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_that_is_removed_is_made_again() {
     for kind in RedisKind::ALL {
@@ -58,7 +59,7 @@ async fn a_server_that_has_forgotten_everything_is_consumed_on() {
         assert_eq!(payloads(&handed), texts(3..6), "{kind}");
         source.ack(&handed).await;
         let _: Value = client.run(&["FLUSHALL"]).await;
-        // Ids that are below all that were there before.
+        // Ids below all earlier ones.
         let mut steps = redis::pipe();
         for number in 6..9 {
             let id = format!("1-{number}");
@@ -94,7 +95,7 @@ async fn only_what_comes_later() {
 
 struct Consumed {
     handled: Arc<Mutex<Vec<u64>>>,
-    /// What is numbered from 1,000 on waits here before it ends.
+    /// Entries with numbers from 1,000 on wait here before they end.
     gate: Gate,
     intake: keylane::Intake,
     _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
@@ -119,7 +120,7 @@ fn consume(server: &testkit_servers::Redis, name: &str) -> Consumed {
         })
         .unwrap();
     let source = builder(&server.url(), "g").stream(name.to_owned());
-    // What the server cannot do for a while is no reason to lose the stream.
+    // A temporary failure of the server is no reason to lose the stream.
     let source = source.lease(Duration::from_secs(20)).build().unwrap();
     let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
     let intake = consumer.consume_with(source, settings).unwrap();
@@ -137,7 +138,8 @@ impl Consumed {
     }
 }
 
-/// A script of someone else keeps the server busy. All commands are refused meanwhile, and so are acks.
+/// A script of another client keeps the server busy. It refuses all commands meanwhile, including
+/// acks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_busy_loses_nothing() {
     for kind in RedisKind::ALL {
@@ -175,7 +177,7 @@ async fn a_server_that_is_busy_loses_nothing() {
     }
 }
 
-/// A server that is full takes acks, which is how it gets empty, and another process takes over.
+/// A full server takes acks, which is how it gets empty, and another process takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_full_is_emptied() {
     for kind in RedisKind::ALL {
@@ -206,7 +208,8 @@ async fn a_server_that_is_full_is_emptied() {
     }
 }
 
-/// The primary becomes a replica, and a primary again: its connections are left, and nothing is lost.
+/// The primary becomes a replica, and a primary again: its connections are left, and no entry is
+/// lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_is_left_until_it_is_a_primary() {
     let server = own(RedisKind::Redis7).await;
@@ -229,7 +232,7 @@ async fn a_replica_is_left_until_it_is_a_primary() {
     consumed.intake.stop().await;
 }
 
-/// A source says that it is well only if the server has answered.
+/// A source reports that it is well only if the server has answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_server_is_not_well() {
     let server = shared(RedisKind::Redis7).await;

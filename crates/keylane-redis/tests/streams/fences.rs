@@ -1,4 +1,4 @@
-//! Former owners, which do not know it.
+//! Former owners that do not know that they have lost the stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn leases_from(token: u64) -> Leases {
     leases
 }
 
-/// Its members do not know those of the others: they are beside another stream.
+/// Its members do not know the others, which are beside another stream.
 async fn source(url: &str, name: &str, token: u64) -> StreamSource {
     let builder = builder(url, "g")
         .stream(new_name("other"))
@@ -60,7 +60,7 @@ async fn a_former_owner_counts_nothing_and_cuts_nothing_off() {
     client.add_all(&name, 0..2).await;
     let mut first = Driven::open(source(&server.url(), &name, 1).await).await;
     let handed = first.receive(2).await;
-    // Above those that the store of the first one gives next: no two stores give the same token.
+    // Above the next tokens of the first one's store: no two stores give the same token.
     let mut second = Driven::open(source(&server.url(), &name, 12).await).await;
     let again = second.receive(2).await;
     let guard = first.0.start_guard().unwrap();
@@ -87,7 +87,7 @@ async fn a_lower_token_takes_nothing_over() {
     assert_eq!(high.0.watch().counts().refused, 0);
 }
 
-/// The token of an owner stays where it is when the owner has left.
+/// The token of an owner stays when the owner has left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lower_token_takes_nothing_over_from_an_owner_that_has_left() {
     let server = shared(RedisKind::Redis8).await;
@@ -104,7 +104,8 @@ async fn a_lower_token_takes_nothing_over_from_an_owner_that_has_left() {
     assert_eq!(client.left(&name, "g").await, 2);
 }
 
-/// The lease is lost by the clock of this process: nothing starts, and what settles in time is still told.
+/// The lease is lost by the clock of this process: nothing starts, and settlements in time are
+/// still sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_lease_ends_the_generation() {
     let server = shared(RedisKind::Redis8).await;
@@ -128,7 +129,7 @@ async fn a_lost_lease_ends_the_generation() {
     assert_eq!(client.pending(&name, "g").await.len(), 2);
 }
 
-/// It is told also when nothing waits to be handed over.
+/// The source reports it also when no entry waits to be handed over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_loss_of_a_lease_is_told_without_a_message() {
     let server = shared(RedisKind::Valkey9).await;
@@ -145,7 +146,7 @@ async fn the_loss_of_a_lease_is_told_without_a_message() {
     assert_eq!(received, Received::Lost(vec![handed[0].generation]));
 }
 
-/// Who stops leaves its streams at once, and who crashes after the lease.
+/// A member that stops leaves its streams at once, and one that crashes after the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_stands_by() {
     let server = shared(RedisKind::Redis7).await;

@@ -1,4 +1,4 @@
-//! Entries of producers that know nothing of this.
+//! Entries of producers that do not use these fields.
 
 use std::time::{Duration, SystemTime};
 

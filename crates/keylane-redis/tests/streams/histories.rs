@@ -1,4 +1,5 @@
-//! Streams that are made again, and servers whose history branches: the same ids come a second time.
+//! Streams that are created again, and servers whose history branches: the same ids come a second
+//! time.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -24,12 +25,12 @@ fn entries(name: &str, payloads: std::ops::Range<u64>) -> redis::Pipeline {
     steps
 }
 
-/// What was done to the stream while its source was at work.
+/// The event of the stream while its source was at work.
 #[derive(Clone, Copy, Debug)]
 enum Again {
-    /// Deleted, and made again with its ids.
+    /// It was deleted, and created again with its ids.
     Stream,
-    /// And its group as well, before the source could notice.
+    /// So was its group, before the source could notice.
     StreamAndGroup,
     /// The server was emptied, and another member of the group was first.
     Server,
@@ -54,14 +55,14 @@ impl Again {
     }
 }
 
-/// Receives so many while what was handed over before settles one by one, as late as can be.
+/// Receives this many entries while earlier ones settle one by one, as late as possible.
 async fn settle_late(source: &mut Driven, old: &Handed, count: usize) -> Handed {
     let mut handed = Vec::new();
     for one in old {
         let (more, _) = source.once(100, Duration::from_millis(300)).await;
         handed.extend(more);
         source.settle(std::slice::from_ref(one)).await;
-        // Told at once, or refused.
+        // Sent at once, or refused.
         let _ = source.0.confirm().await;
     }
     let left = count - handed.len().min(count);
@@ -69,7 +70,7 @@ async fn settle_late(source: &mut Driven, old: &Handed, count: usize) -> Handed 
     handed
 }
 
-/// What was held of the stream before acks nothing of the one that has its name, and hides nothing of it.
+/// Settlements of the old stream ack no entry of the new one with its name, and hide none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_is_made_again_is_a_new_one() {
     for kind in RedisKind::ALL {
@@ -93,7 +94,7 @@ async fn a_stream_that_is_made_again_is_a_new_one() {
             running.ack(&new[..4]).await;
             assert_eq!(client.left(&name, "g").await, 5, "{kind}, {again:?}");
 
-            // And a process that comes later, with what is open of it.
+            // The same for a later process, with the open entries of the stream.
             drop(running);
             let mut later = Driven::open(source().unwrap()).await;
             let rest = later.receive(5).await;
@@ -108,7 +109,7 @@ async fn a_stream_that_is_made_again_is_a_new_one() {
     }
 }
 
-/// Everything had settled, and the new stream has more than the old one.
+/// All entries had settled, and the new stream has more than the old one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_is_made_again_is_read_from_its_beginning() {
     for kind in RedisKind::ALL {
@@ -127,7 +128,8 @@ async fn a_stream_that_is_made_again_is_read_from_its_beginning() {
     }
 }
 
-/// The old one has given up on an entry. The new one of that id has no letter and is not acked.
+/// An entry of the old stream is given up. The new entry with that id has no letter and is not
+/// acked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_letter_of_a_former_stream_is_not_that_of_a_new_entry() {
     for letters in ["dead", "elsewhere"] {
@@ -154,7 +156,7 @@ async fn a_letter_of_a_former_stream_is_not_that_of_a_new_entry() {
     }
 }
 
-/// A group that an operator has set up anew begins where the operator has said.
+/// A group that an operator has created again begins where the operator has set.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_that_is_made_again_begins_where_it_says() {
     for kind in RedisKind::ALL {
@@ -181,7 +183,7 @@ async fn a_group_that_is_made_again_begins_where_it_says() {
     }
 }
 
-/// An operator removes the consumer, and with it what is pending: it comes again.
+/// An operator removes the consumer, and with it its pending entries: they come again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_removed_consumer_had_comes_again() {
     for kind in RedisKind::ALL {
@@ -193,7 +195,7 @@ async fn what_a_removed_consumer_had_comes_again() {
         let old = source.receive(6).await;
         source.ack(&old[..2]).await;
         remove_consumers(&client, &name).await;
-        // What is handled meanwhile does not come again.
+        // Entries that are being handled do not come again.
         let again = settle_late(&mut source, &old[2..3].to_vec(), 3).await;
         assert_eq!(payloads(&again), texts(3..6), "{kind}");
         assert_eq!(client.left(&name, "g").await, 3, "{kind}: none is acked");
@@ -214,8 +216,8 @@ pub(crate) async fn remove_consumers(client: &Client, name: &str) {
     }
 }
 
-/// A replica is promoted that lacks the last entries, and has others under their ids. The address stays
-/// the same, and so do the connections: as with a load balancer, or in a cluster.
+/// A replica is promoted that lacks the last entries, and has others under their ids. The address
+/// stays the same, and so do the connections: as with a load balancer, or in a cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_is_promoted_has_another_history() {
     for kind in RedisKind::ALL {
@@ -253,7 +255,7 @@ async fn a_replica_that_is_promoted_has_another_history() {
 
         let _: Value = behind.run(&["REPLICAOF", "NO", "ONE"]).await;
         add(&behind, 103..106).await;
-        // From here on the server has what the replica has. It takes writes meanwhile.
+        // From here on the server has the data of the replica. It takes writes meanwhile.
         let _: Value = client
             .run(&["CONFIG", "SET", "replica-read-only", "no"])
             .await;
@@ -275,7 +277,7 @@ async fn a_replica_that_is_promoted_has_another_history() {
     }
 }
 
-/// The same, as the driver does it: a source that fails is opened again.
+/// Does the same as the driver does it: opens a source that fails again.
 async fn settle_late_or_again(source: &mut Driven, old: &Handed, count: usize) -> Handed {
     let (mut handed, mut late) = (Vec::new(), old.iter());
     for _ in 0..200 {
@@ -308,8 +310,8 @@ async fn settle_late_or_again(source: &mut Driven, old: &Handed, count: usize) -
     panic!("only {:?} came", payloads(&handed));
 }
 
-/// Consumers are removed again and again while attempts fail. What is counted was written, and the rest
-/// comes again.
+/// Consumers are removed again and again while attempts fail. Letters that are counted were
+/// written, and the other entries come again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn letters_that_are_counted_were_written() {
     for kind in RedisKind::ALL {

@@ -1,4 +1,4 @@
-//! Streams whose names are alike share nothing.
+//! Streams with similar names share nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,8 @@ use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{Redis, StreamSource};
 use testkit_servers::RedisKind;
 
-/// Two streams, and two groups whose names and streams are the same together: each gets its own.
+/// Two streams with two groups; stream and group together have the same text: each source gets its
+/// own entries.
 #[tokio::test]
 async fn streams_whose_names_are_alike_share_nothing() {
     let server = testkit_servers::Redis::start(RedisKind::Redis7)

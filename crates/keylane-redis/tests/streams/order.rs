@@ -1,4 +1,4 @@
-//! In which order entries come.
+//! The order of entries.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, builder, new_name, payloads, shared, texts, until};
 
-/// A process dies, with some of its entries acked out of order. What is pending comes first, in order,
-/// and then what is new.
+/// A process dies, with some of its entries acked out of order. The pending entries come first, in
+/// order, and then the new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_pending_comes_first_and_in_order() {
     for kind in RedisKind::ALL {
@@ -51,7 +51,7 @@ async fn what_a_former_owner_takes_comes_in_order() {
         let watch = source.0.watch();
         client.add_all(&name, 0..3).await;
         let mut handed = source.receive(3).await;
-        // In one step, so that the owner reads nothing between.
+        // In one step, so that the owner reads nothing in between.
         let mut steps = pipe();
         steps.atomic();
         for number in 3..9 {
@@ -72,7 +72,7 @@ async fn what_a_former_owner_takes_comes_in_order() {
     }
 }
 
-/// Entries that are taken behind the last one come as well, when nothing more is added.
+/// Entries that are taken behind the last one come as well, even if no entry is added.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_former_owner_takes_at_the_end_comes() {
     let server = shared(RedisKind::Redis7).await;
@@ -96,7 +96,7 @@ async fn what_a_former_owner_takes_at_the_end_comes() {
     assert_eq!(payloads(&handed), texts(0..2));
 }
 
-/// A thief takes entries all the time, and the order holds all the same.
+/// A consumer takes entries all the time, and the order still holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thief_at_full_speed_changes_nothing() {
     let server = shared(RedisKind::Redis8).await;
@@ -130,7 +130,7 @@ async fn a_thief_at_full_speed_changes_nothing() {
     assert!(watch.counts().strays > 10, "{:?}", watch.counts());
 }
 
-/// What is given back comes again, with everything that is behind it, in a new generation.
+/// A returned entry comes again, with all entries behind it, in a new generation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_given_back_comes_again_in_order() {
     let server = shared(RedisKind::Valkey9).await;
@@ -159,7 +159,7 @@ async fn what_is_given_back_comes_again_in_order() {
     assert!(again.iter().all(|one| one.generation > generation));
 }
 
-/// A stream is read again only when what has settled before is told, in however many steps.
+/// A stream is read again only after earlier settlements are sent, in any number of steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_settled_does_not_come_again() {
     const COUNT: usize = 20_000;
@@ -186,7 +186,7 @@ async fn what_has_settled_does_not_come_again() {
     assert_eq!(payloads(&again), texts([COUNT as u64 - 1]));
 }
 
-/// Several streams are looked at in turns.
+/// Several streams are read in turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_stream_does_not_hold_up_a_short_one() {
     let server = shared(RedisKind::Redis7).await;
@@ -196,13 +196,13 @@ async fn a_long_stream_does_not_hold_up_a_short_one() {
     client.add_all(&names[1], 1_000..1_003).await;
     let source = builder(&server.url(), "g").streams(names.clone());
     let mut source = Driven::open(source.build().unwrap()).await;
-    // The first one is of either.
+    // The first entry is from either stream.
     let mut handed = source.receive(1).await;
     until("the short one was read", async || {
         client.pending_count(&names[1], "g").await == 3
     })
     .await;
-    // What was read is on its way.
+    // The entries of a read are on their way.
     tokio::time::sleep(Duration::from_millis(200)).await;
     handed.extend(source.receive(200).await);
     let short = handed
@@ -212,7 +212,7 @@ async fn a_long_stream_does_not_hold_up_a_short_one() {
     assert_eq!(short, 3, "of the short one");
 }
 
-/// A source that is idle hears of a new entry at once.
+/// An idle source receives a new entry at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_entry_comes_at_once() {
     let server = shared(RedisKind::Redis7).await;

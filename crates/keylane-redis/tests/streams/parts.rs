@@ -1,4 +1,5 @@
-//! One stream of a source fails: the others go on, and it is in the stats for as long as that lasts.
+//! One stream of a source fails: the others go on, and the stats show the failure as long as it
+//! lasts.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -145,7 +146,7 @@ async fn a_stream_of_the_wrong_type_fails_alone() {
         consumed.handles(broken, 0..10).await;
         consumed.recovers().await;
 
-        // While it is consumed, and what it was again.
+        // While it is consumed; then it gets its old type again.
         acked(&client, &names).await;
         let kept = format!("{broken}-kept");
         client.run::<()>(&["RENAME", broken, &kept]).await;
@@ -165,7 +166,7 @@ async fn a_stream_of_the_wrong_type_fails_alone() {
     }
 }
 
-/// A user of the server, who may do everything with these keys.
+/// Creates a user of the server with all rights on these keys.
 pub(crate) async fn allow(client: &Client, user: &str, keys: &[&str]) {
     let patterns = keys.iter().map(|key| format!("~*{key}*"));
     let mut command = redis::cmd("ACL");
@@ -218,7 +219,7 @@ async fn a_stream_without_rights_fails_alone() {
     }
 }
 
-/// The members of the group are beside it, and cannot be looked at either.
+/// The key of the members is beside it, and cannot be read either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_stream_fails_alone_as_well() {
     for kind in RedisKind::ALL {
@@ -247,7 +248,7 @@ async fn the_first_stream_fails_alone_as_well() {
     }
 }
 
-/// What is under way cannot be acked: it comes again.
+/// Entries in flight cannot be acked: they come again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_under_way_comes_again() {
     for is_refused in [false, true] {
@@ -275,7 +276,7 @@ async fn what_was_under_way_comes_again() {
             client.steps(&steps).await;
         }
         gate.open();
-        // Once, by the ack that came too late, and not again and again.
+        // Once, by the ack that came too late, and not repeatedly.
         until("the ack is refused", async || {
             consumed.intake.stats().restarts == 1
         })
@@ -321,7 +322,7 @@ async fn a_group_that_is_removed_is_the_trouble_of_its_stream() {
     }
 }
 
-/// Nothing may be cut off: what is read is handled all the same.
+/// The user may not trim: entries are handled all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_cut_off_is_said() {
     let server = shared(RedisKind::Redis8).await;
@@ -352,7 +353,7 @@ async fn what_cannot_be_cut_off_is_said() {
     assert_eq!(consumed.intake.stop().await.restarts, 0);
 }
 
-/// A member that may not wait at a stream looks at it.
+/// A member without the right to wait polls the stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_refused_is_said() {
     let server = shared(RedisKind::Redis7).await;
@@ -378,12 +379,12 @@ async fn a_wait_that_is_refused_is_said() {
     assert_eq!(consumed.intake.stop().await.restarts, 0);
 }
 
-/// The stream is that of the member whose share it is.
+/// The stream belongs to the member whose share it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_fails_goes_to_another_member() {
     let server = shared(RedisKind::Valkey9).await;
     let client = Client::to(&server).await;
-    // The last one is the first that is given up.
+    // The last one is given up first.
     let names = ["first", "second", "broken"].map(new_name);
     let broken = &names[2];
     client.run::<Value>(&["SET", broken, "no stream"]).await;
@@ -398,7 +399,7 @@ async fn a_stream_that_fails_goes_to_another_member() {
     }
     let from = Instant::now();
     new.intake.stop().await;
-    // Its leases are given back, and not waited for.
+    // Its leases are released, and do not have to run out.
     assert!(
         from.elapsed() < Duration::from_secs(3),
         "{:?}",

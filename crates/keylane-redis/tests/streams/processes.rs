@@ -1,5 +1,5 @@
-//! Consumers that are processes: they join, leave, are killed, and stand still for longer than their
-//! lease. What all of them have done is judged as one story.
+//! Consumers that are processes: they join, leave, are killed, and are paused for longer than their
+//! lease. The test checks the history of all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -25,16 +25,16 @@ const PARTITIONS: u32 = 6;
 const KEYS: u64 = 60;
 const MEMBERS: usize = 3;
 
-/// How long a member stands still: longer than its lease.
+/// How long a member is paused: longer than its lease.
 const PAUSE: Duration = Duration::from_millis(2_000);
 
-/// How long before a member was disturbed its acks were surely told.
+/// Acks that are this much older than a fault of their member were sent.
 const TOLD: Duration = Duration::from_millis(500);
 
-/// A pause of the machine that is longer is written down.
+/// A longer pause of the machine is recorded.
 const HICCUP: Duration = Duration::from_millis(200);
 
-/// Where a worker is told what to do. Without it the test that is the worker does nothing.
+/// The variable with the settings of a worker. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_STREAMS_WORKER";
 
 fn now() -> Duration {
@@ -45,8 +45,8 @@ fn takes(number: u64) -> Duration {
     Duration::from_millis(number % 7)
 }
 
-/// The worker: this program once more. It writes a line where a message begins and where it ends, and
-/// where its machine let it stand still, and leaves when its input ends.
+/// The worker: this program again. It writes a line where a message begins and where it ends, and
+/// after each pause of its machine, and leaves when its input ends.
 #[test]
 fn worker() {
     let Ok(task) = std::env::var(WORKER) else {
@@ -66,7 +66,7 @@ fn worker() {
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             let (key, number) = (text(raw.key.as_deref().unwrap()), text(&raw.payload));
             let line = format!("{what} {pid} {key} {number} {}\n", now().as_nanos());
-            // One write, which no other comes between, and which outlives this process.
+            // A single write, which is not interleaved with others, and outlives this process.
             (&*file).write_all(line.as_bytes()).unwrap();
         };
         let handler = move |_: Context<Bytes>, raw: RawMessage| {
@@ -101,7 +101,7 @@ fn worker() {
     });
 }
 
-/// Writes down when this process stood still.
+/// Records the pauses of this process.
 async fn pulse(file: Arc<File>, pid: u32) {
     loop {
         let from = now();
@@ -144,7 +144,7 @@ impl Worker {
         assert!(sent.unwrap().success());
     }
 
-    /// Has it leave in order, and waits.
+    /// Makes it leave in order, and waits.
     async fn stop(mut self) {
         drop(self.input.take());
         while self.child.try_wait().unwrap().is_none() {
@@ -161,13 +161,13 @@ impl Drop for Worker {
     }
 }
 
-/// What was done to the workers.
+/// The faults of the workers.
 #[derive(Debug, Default)]
 struct Story {
     killed: BTreeMap<u32, Duration>,
-    /// Who was made to stand still, and from when to when.
+    /// Paused workers, with the time of each pause.
     paused: Vec<Pause>,
-    /// Whom the machine let stand still.
+    /// Workers that the machine paused.
     slow: Vec<Pause>,
     /// When a member left, or joined: streams move then.
     moved: Vec<Duration>,
@@ -175,7 +175,7 @@ struct Story {
 
 #[derive(Clone, Copy, Debug)]
 struct Pause {
-    /// `None`: the server, and so everyone.
+    /// `None`: the server, and so all workers.
     pid: Option<u32>,
     from: Duration,
     to: Duration,
@@ -244,15 +244,15 @@ impl Story {
         theirs.any(|pause| attempt.start <= pause.to + TOLD && end >= pause.from)
     }
 
-    /// The pause after which an attempt began at once. Its process may have made sure of its lease right
-    /// before: that is what tokens are for.
+    /// Returns the pause after which an attempt began at once. Its process may have checked its
+    /// lease right before: tokens exist for this case.
     fn resumed(&self, attempt: &Attempt) -> Option<Duration> {
         let mut theirs = self.pauses_of(attempt.pid);
         let found = theirs.find(|pause| (pause.from..pause.to + TOLD).contains(&attempt.start));
         found.map(|pause| pause.from)
     }
 
-    /// Whether a process that did this may not have told its ack.
+    /// Whether the process of this attempt may not have sent its ack.
     fn may_be_untold(&self, attempt: &Attempt) -> bool {
         let end = attempt.end.unwrap_or(attempt.start);
         let killed = self.killed.get(&attempt.pid);
@@ -269,7 +269,7 @@ impl Story {
         for (key, attempts) in keys {
             let mut highest = None;
             let mut by_number: BTreeMap<u64, Vec<Attempt>> = BTreeMap::new();
-            // Those that no other process may begin beside.
+            // Attempts that no other process may overlap.
             let mut open: Vec<Attempt> = Vec::new();
             for one in attempts {
                 let before = by_number.entry(one.number).or_default();
@@ -315,14 +315,14 @@ impl Story {
         );
     }
 
-    /// When an attempt was over, however it ended.
+    /// When an attempt was over, in any way.
     fn ended(&self, attempt: &Attempt) -> Duration {
         let killed = self.killed.get(&attempt.pid).copied();
         attempt.end.or(killed).unwrap_or(Duration::MAX)
     }
 }
 
-/// How many faults there are: 33 on each server unless set.
+/// The number of faults: 33 on each server by default.
 fn faults() -> usize {
     std::env::var("KEYLANE_REDIS_MEMBER_FAULTS").map_or(33, |count| count.parse().unwrap())
 }

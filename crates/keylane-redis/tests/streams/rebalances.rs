@@ -40,7 +40,7 @@ impl Member {
             .on_exhausted(OnExhausted::Halt)
             .spawn(handler)
             .unwrap();
-        // No pause of the machine lasts as long.
+        // No pause of the machine lasts this long.
         let source = builder(url, "g").partitions(name, PARTITIONS);
         let source = source.lease(4 * LEASE).build().unwrap();
         let watch = source.watch();
@@ -64,8 +64,8 @@ async fn shares(members: &[&Member], expected: &[u64]) {
     until(&what, async || of() == expected).await;
 }
 
-/// Three members join and leave while messages come. Each message is handled once, in the order of its key,
-/// and shares are even and stay as they are.
+/// Three members join and leave while messages come. Each message is handled once, in the order of
+/// its key. Shares are even and stay as they are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partitions_are_shared_evenly_and_the_order_holds() {
     for kind in RedisKind::ALL {
@@ -103,7 +103,7 @@ async fn partitions_are_shared_evenly_and_the_order_holds() {
         let third = Member::join(&url, &name, &history);
         let fourth = Member::join(&url, &name, &history);
         let all = [&first, &second, &third, &fourth];
-        // The two that were here first have one more, if the last two have not joined in one moment.
+        // The two oldest members have one more, unless the last two have joined at the same moment.
         until("all have some", async || {
             all.iter().all(|one| one.owned() > 0)
         })
@@ -157,7 +157,7 @@ async fn partitions_are_shared_evenly_and_the_order_holds() {
     }
 }
 
-/// Of a stream that is to go nothing more is handed over, also of what was read before, until it has gone
+/// A revoked stream hands over nothing more, also none of its earlier entries, until it has gone
 /// and come again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_more_comes_of_a_stream_that_is_to_go() {

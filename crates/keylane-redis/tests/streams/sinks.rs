@@ -1,4 +1,4 @@
-//! What is written to streams by their sink.
+//! The sink of streams.
 
 use std::collections::HashMap;
 

@@ -14,15 +14,15 @@ use testkit_servers::RedisKind;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// The lease of the tests. A process that is gone is followed after this time.
+/// The lease of the tests. After this time another process takes over from one that is gone.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
 
-/// What something may take.
+/// The longest wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 static SHARED: [OnceCell<Arc<testkit_servers::Redis>>; 3] = [const { OnceCell::const_new() }; 3];
 
-/// What the source says is shown with `RUST_LOG=keylane`, if the test fails.
+/// Shows the logs of the source with `RUST_LOG=keylane`, if the test fails.
 pub(crate) fn show_log() {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
@@ -72,12 +72,12 @@ impl Client {
         command.query_async(&mut self.0.clone()).await.unwrap()
     }
 
-    /// The same, for one that may be refused.
+    /// Sends a command that may be refused.
     pub(crate) async fn try_ask<T: FromRedisValue>(&self, command: &Cmd) -> redis::RedisResult<T> {
         command.query_async(&mut self.0.clone()).await
     }
 
-    /// A command, given as its words.
+    /// Sends a command, given as its words.
     pub(crate) async fn run<T: FromRedisValue>(&self, words: &[&str]) -> T {
         let mut command = cmd(words[0]);
         words[1..].iter().for_each(|word| {
@@ -86,7 +86,7 @@ impl Client {
         self.ask(&command).await
     }
 
-    /// Several commands.
+    /// Sends several commands.
     pub(crate) async fn steps(&self, steps: &redis::Pipeline) {
         let _: Value = steps.query_async(&mut self.0.clone()).await.unwrap();
     }
@@ -97,7 +97,7 @@ impl Client {
         self.run(&words).await
     }
 
-    /// Adds so many entries of a few keys, with their numbers as payloads.
+    /// Adds this many entries of a few keys, with their numbers as payloads.
     pub(crate) async fn add_all(&self, stream: &str, numbers: std::ops::Range<u64>) -> Vec<String> {
         let mut ids = Vec::new();
         for number in numbers {
@@ -107,7 +107,7 @@ impl Client {
         ids
     }
 
-    /// The ids that are pending in a group, with their counts.
+    /// Returns the pending ids of a group, with their counts.
     pub(crate) async fn pending(&self, stream: &str, group: &str) -> Vec<(String, u64)> {
         let words = ["XPENDING", stream, group, "-", "+", "10000"];
         let pending: Vec<(String, String, u64, u64)> = self.run(&words).await;
@@ -117,14 +117,14 @@ impl Client {
             .collect()
     }
 
-    /// How many entries are pending in a group that may not be there yet.
+    /// Returns how many entries are pending in a group that may not exist yet.
     pub(crate) async fn pending_count(&self, stream: &str, group: &str) -> usize {
         let groups = self.groups(stream).await;
         let of_group = groups.into_iter().find(|(name, ..)| name == group);
         of_group.map_or(0, |(_, pending, _)| pending)
     }
 
-    /// How many entries would still be handed over to a group.
+    /// Returns how many entries would still be handed over to a group.
     pub(crate) async fn left(&self, stream: &str, group: &str) -> usize {
         let groups = self.groups(stream).await;
         match groups.into_iter().find(|(name, ..)| name == group) {
@@ -171,12 +171,12 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     assert!(ended.is_ok(), "not in time: {what}");
 }
 
-/// A source that a test drives by itself.
+/// A source that a test drives itself.
 pub(crate) struct Driven(pub(crate) StreamSource);
 
 pub(crate) type Handed = Vec<Delivery<RawMessage, StreamPosition>>;
 
-/// The payloads of what was handed over.
+/// The payloads of deliveries.
 pub(crate) fn payloads(handed: &Handed) -> Vec<String> {
     let payloads = handed.iter().map(|one| one.message.payload.to_vec());
     payloads
@@ -210,7 +210,7 @@ impl Driven {
         (into.take(), received)
     }
 
-    /// Receives so many.
+    /// Receives this many.
     pub(crate) async fn receive(&mut self, count: usize) -> Handed {
         let until = Instant::now() + PATIENCE;
         let mut handed = Vec::new();
@@ -224,7 +224,7 @@ impl Driven {
         handed
     }
 
-    /// Receives whatever comes in this time.
+    /// Receives all entries that come in this time.
     pub(crate) async fn receive_for(&mut self, time: Duration) -> Handed {
         let until = Instant::now() + time;
         let mut handed = Vec::new();

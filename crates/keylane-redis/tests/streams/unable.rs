@@ -1,4 +1,4 @@
-//! What a server cannot do, or not for everyone, while the rest goes on.
+//! Commands that a server cannot execute, or refuses to some users, while the rest goes on.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,13 @@ use testkit_servers::{Fsync, RedisCluster, RedisKind};
 use crate::parts::{acked, add, allow, consume, consume_behind, source, url};
 use crate::support::{Client, LEASE, builder, new_name, shared, until};
 
-/// Takes a right from a user: `-xack` that to ack.
+/// Takes a right from a user, for example `-xack`.
 async fn forbid(client: &Client, user: &str, what: &str) {
     client.run::<()>(&["ACL", "SETUSER", user, what]).await;
 }
 
-/// Its acks are refused, and so it lets go of the stream. Others must not start what it handles still.
+/// Its acks are refused, so it releases the stream. Other members must not start entries that it
+/// still handles.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_takes_no_acks_is_not_given_to_others_meanwhile() {
     let server = shared(RedisKind::Redis8).await;
@@ -51,7 +52,7 @@ async fn a_stream_that_takes_no_acks_is_not_given_to_others_meanwhile() {
     one.recovers().await;
 }
 
-/// What a member had that has died is free, whether the others may ask who is there or not.
+/// The streams of a dead member are free, whether the others may read the list of members or not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_the_dead_are_taken_though_the_members_are_unknown() {
     let server = shared(RedisKind::Valkey9).await;
@@ -92,7 +93,7 @@ async fn streams_of_the_dead_are_taken_though_the_members_are_unknown() {
     acked(&client, &names).await;
 }
 
-/// A take-over that fails halfway knows the next time what it knew before.
+/// A take-over after a failed one has the same knowledge as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_removed_consumer_had_comes_again_after_a_take_over_that_has_failed() {
     for kind in RedisKind::ALL {
@@ -125,7 +126,7 @@ async fn what_a_removed_consumer_had_comes_again_after_a_take_over_that_has_fail
         consumed.handles(&name, 0..4).await;
         acked(&client, std::slice::from_ref(&name)).await;
         let stats = consumed.intake.stop().await;
-        // What was pending has come once more.
+        // The pending entries have come once more.
         assert_eq!(stats.received, 6, "{kind}: {stats}");
     }
 }
@@ -133,7 +134,7 @@ async fn what_a_removed_consumer_had_comes_again_after_a_take_over_that_has_fail
 /// The node that has this key.
 async fn node_of(cluster: &RedisCluster, key: &str) -> usize {
     for node in 0..cluster.nodes().len() {
-        // The others say that it has moved.
+        // The other nodes answer that it has moved.
         if cluster.node(node).execute(&["EXISTS", key]).await.is_ok() {
             return node;
         }
@@ -141,7 +142,7 @@ async fn node_of(cluster: &RedisCluster, key: &str) -> usize {
     panic!("no node has {key}");
 }
 
-/// One node of a cluster is away: the streams of the others go on.
+/// One node of a cluster is down: the streams of the others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_a_node_that_is_away_fail_alone() {
     let nodes = testkit_servers::Redis::builder(RedisKind::Redis8);
@@ -150,7 +151,7 @@ async fn streams_of_a_node_that_is_away_fail_alone() {
     let cluster = nodes.start_cluster(3).await.unwrap();
     let urls = cluster.urls();
     let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
-    // Where the members and the leases are, stays.
+    // The node with the members and the leases stays up.
     let leases = node_of(&cluster, "{keylane-streams:g}").await;
     let away = (leases + 1) % 3;
     let (mut there, mut gone) = (Vec::new(), Vec::new());
@@ -185,7 +186,7 @@ async fn streams_of_a_node_that_is_away_fail_alone() {
         consumed.intake.stats().acked == 20
     })
     .await;
-    // Until the source has the answers as well: an ack without one opens it again.
+    // Until the source has received the answers too: an ack without one opens it again.
     tokio::time::sleep(Duration::from_secs(2)).await;
     cluster.node(away).kill().await.unwrap();
     until("its streams fail", async || {
@@ -208,7 +209,7 @@ async fn streams_of_a_node_that_is_away_fail_alone() {
     assert_eq!((report.restarts, report.acked), (0, 40), "{report}");
 }
 
-/// There is no memory for a letter, on a node of its own: only its key waits.
+/// A node of its own has no memory for a letter: only its key waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_letter_for_which_there_is_no_memory_holds_up_its_key_alone() {
     let cluster = RedisCluster::start(RedisKind::Redis7, 3).await.unwrap();
@@ -254,7 +255,7 @@ async fn a_letter_for_which_there_is_no_memory_holds_up_its_key_alone() {
         !handled.lock().unwrap().is_empty()
     })
     .await;
-    // The letter is asked for just now, or in a moment.
+    // The letter is written now, or in a moment.
     tokio::time::sleep(Duration::from_millis(200)).await;
     for number in 0..20 {
         let message = RawMessage::new(number.to_string()).key("good");
