@@ -43,8 +43,8 @@ use crate::proof::{self, Run, Settings, Step};
 /// Before that, cargo-deny holds the dependencies to deny.toml, cargo-semver-checks compares the
 /// public items with the last release, and the crates are packed and built from their packages. At
 /// last the pure parts are changed, one expression at a time, with cargo-mutants, and a unit test
-/// must fail each time; what survives must be in xtask/survivors.txt, with a reason. These tools are
-/// installed below target/tools.
+/// must fail each time; what survives must be in xtask/survivors.txt, with a reason. These tools
+/// are installed below target/tools.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A tenth of everything

@@ -9,10 +9,10 @@ use crate::text;
 
 /// Looks into a keylane inbox, in a directory or in a database, and mends it.
 ///
-/// In a directory: a service that has the inbox open must be stopped first. Until then every command
-/// ends with exit code 2 and changes nothing. A running service does the same through
-/// `Inbox::letters()`. Every command needs the right to write to the files of the inbox, those as well
-/// that only look: they take its lock, and opening it repairs what a crash has left.
+/// In a directory: a service that has the inbox open must be stopped first. Until then every
+/// command ends with exit code 2 and changes nothing. A running service does the same through
+/// `Inbox::letters()`. Every command needs the right to write to the files of the inbox, those as
+/// well that only look: they take its lock, and opening it repairs what a crash has left.
 ///
 /// In a database: the services go on meanwhile. What is redriven goes ahead of the messages of its
 /// key that have not started.
@@ -38,8 +38,8 @@ pub(crate) struct Place {
     /// The directory of the inbox. Without it and without a database: where the command is given.
     #[arg(short, long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
-    /// The database of the inbox, instead of a directory: postgres://user:password@host/database, or
-    /// mysql://… A password in a command line can be seen by others: better in the variable
+    /// The database of the inbox, instead of a directory: postgres://user:password@host/database,
+    /// or mysql://… A password in a command line can be seen by others: better in the variable
     /// KEYLANE_INBOX_URL, which is read where there is neither --url nor --dir.
     #[arg(long, value_name = "URL", global = true, conflicts_with = "dir")]
     pub(crate) url: Option<String>,
@@ -118,7 +118,7 @@ pub(crate) enum Command {
     Check,
     /// Makes the file as short as it can be. Not in a database.
     Compact,
-    /// Makes the tables of a database, or brings them to the version of this program. A service does
-    /// so by itself if it calls `Database::migrate`, which needs the right to make tables.
+    /// Makes the tables of a database, or brings them to the version of this program. A service
+    /// does so by itself if it calls `Database::migrate`, which needs the right to make tables.
     Migrate,
 }

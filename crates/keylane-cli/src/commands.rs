@@ -162,9 +162,9 @@ fn all_found(wanted: &[u64], found: &[u64]) -> Result<(), Failure> {
     }
 }
 
-/// The checksums of the pages of a file were verified when it was opened. Here every record is read.
-/// In a database, what is read page by page need not be what was there at one time, so it is compared
-/// with nothing.
+/// The checksums of the pages of a file were verified when it was opened. Here every record is
+/// read. In a database, what is read page by page need not be what was there at one time, so it is
+/// compared with nothing.
 async fn check(opened: &Opened, store: &dyn InboxStore, out: &mut Output) -> Result<(), Failure> {
     let (mut messages, mut letters, mut after) = (0, 0, 0);
     while let Some(page) = waiting_after(store, after).await? {

@@ -386,8 +386,8 @@ impl Places {
         Some(started.place)
     }
 
-    /// Takes the place of a slot for a message that is given back. `None`: it was not started in this
-    /// slot.
+    /// Takes the place of a slot for a message that is given back. `None`: it was not started in
+    /// this slot.
     fn keep(&mut self, slot: u32, sequence: u64, attempts: u32) -> Option<u32> {
         let slot = self.slots.get_mut(slot as usize)?;
         let started = slot.take_if(|started| started.sequence == sequence)?;

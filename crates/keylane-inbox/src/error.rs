@@ -107,9 +107,9 @@ pub enum OpenError {
         /// The file that knows about them.
         witness: PathBuf,
     },
-    /// The database and the file of starts are not of one history: one of the two comes from a copy or a backup that
-    /// went on by itself meanwhile. Under the same sequence the two may know different messages, so the attempts
-    /// that were counted may be those of others.
+    /// The database and the file of starts are not of one history: one of the two comes from a copy
+    /// or a backup that went on by itself meanwhile. Under the same sequence the two may know
+    /// different messages, so the attempts that were counted may be those of others.
     #[error(
         "{path} and {witness} are not of one history: restore both from the same backup, or remove \
          {witness} to go on without the attempts that it has counted"
@@ -186,9 +186,10 @@ pub enum StoreError {
     /// the directory now does not find what this one has stored, or not all of it.
     ///
     /// What was answered before is in the file that this process has open, and nowhere else. Under
-    /// [`SyncMode::LosesNothing`](crate::SyncMode::LosesNothing) each answer came after a look that found the
-    /// file in its place. Under [`SyncMode::LosesUpTo`](crate::SyncMode::LosesUpTo) the same, but what was not
-    /// synced may be lost. If the same files are put back, the inbox goes on by itself.
+    /// [`SyncMode::LosesNothing`](crate::SyncMode::LosesNothing) each answer came after a look that
+    /// found the file in its place. Under [`SyncMode::LosesUpTo`](crate::SyncMode::LosesUpTo) the
+    /// same, but what was not synced may be lost. If the same files are put back, the inbox goes on
+    /// by itself.
     ///
     /// The files stay open until the inbox is closed: on Linux what was removed can be copied from
     /// `/proc/<process>/fd` until then.

@@ -53,9 +53,9 @@ impl Letters {
         self.store.letter(sequence).await
     }
 
-    /// Puts letters back among the waiting messages: each ahead of the messages of its key that were
-    /// accepted after it, and with its attempts counted from zero. Returns the sequences that were
-    /// letters.
+    /// Puts letters back among the waiting messages: each ahead of the messages of its key that
+    /// were accepted after it, and with its attempts counted from zero. Returns the sequences that
+    /// were letters.
     ///
     /// A message of the key that is being handled at the moment is not interrupted.
     ///

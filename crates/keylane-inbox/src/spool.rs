@@ -24,9 +24,9 @@ use crate::message::{MessageId, NewMessage};
 /// # What fails
 ///
 /// A message beyond a limit of the inbox is refused, and
-/// [`Builder::on_refused`](keylane_spool::Builder::on_refused) says what happens to it; the others of its
-/// batch are stored. An inbox that is closed, has no room on its disk or cannot write is tried
-/// again, after the spool's waits. What the inbox has confirmed is as durable as its
+/// [`Builder::on_refused`](keylane_spool::Builder::on_refused) says what happens to it; the others
+/// of its batch are stored. An inbox that is closed, has no room on its disk or cannot write is
+/// tried again, after the spool's waits. What the inbox has confirmed is as durable as its
 /// [`SyncMode`](crate::SyncMode) says.
 ///
 /// A batch that has more messages or bytes than a call may have goes in parts, in its order.

@@ -16,8 +16,8 @@ use crate::settings::Settings;
 use crate::shared::{Asked, Released, Shared};
 use crate::store::{Answer, Claim, LeaseStore, Wish};
 
-/// Most calls that ask at a time, and most that release. While they are under way others gather, and
-/// share the next one. Each lease is in one renewal at most, which bounds those.
+/// Most calls that ask at a time, and most that release. While they are under way others gather,
+/// and share the next one. Each lease is in one renewal at most, which bounds those.
 const AT_ONCE: usize = 4;
 
 pub(crate) struct Keeper {

@@ -22,12 +22,12 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Makes the lanes of a dispatcher exclusive across processes: made by
 /// [`Leases::lanes`], and given to `Builder::leased_by`.
 ///
-/// The dispatcher acquires the lease of a key when a message of it is next. The lease is renewed while
-/// it is needed, and released when the key has had no message for a while. What happens when it is
-/// lost, and how lanes wait, is described there.
+/// The dispatcher acquires the lease of a key when a message of it is next. The lease is renewed
+/// while it is needed, and released when the key has had no message for a while. What happens when
+/// it is lost, and how lanes wait, is described there.
 ///
-/// Dispatchers that handle the same keys for the same purpose share a store and a prefix; others have
-/// another [prefix](Self::prefix), or another store.
+/// Dispatchers that handle the same keys for the same purpose share a store and a prefix; others
+/// have another [prefix](Self::prefix), or another store.
 ///
 /// # Examples
 ///
@@ -83,9 +83,9 @@ impl<F> Lanes<F> {
         self
     }
 
-    /// How long a lease is kept at least while no message of its key is here, and at most twice that
-    /// long: 1 second unless set, so that a key whose messages come one by one does not cost a call to
-    /// the store for each. With zero it is released within some ten milliseconds.
+    /// How long a lease is kept at least while no message of its key is here, and at most twice
+    /// that long: 1 second unless set, so that a key whose messages come one by one does not cost a
+    /// call to the store for each. With zero it is released within some ten milliseconds.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self

@@ -168,8 +168,8 @@ impl Leases {
 
     /// The leases of lanes, for `Builder::leased_by`: see [`Lanes`].
     ///
-    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` makes bytes of a
-    /// key: always the same ones, in all processes, and other ones for another key.
+    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` makes bytes
+    /// of a key: always the same ones, in all processes, and other ones for another key.
     ///
     /// # Errors
     ///

@@ -64,9 +64,9 @@ impl Settings {
         self
     }
 
-    /// How long [`acquire`](crate::Leases::acquire) waits before it asks the store again for a lease
-    /// that another process holds: 500 milliseconds unless set, and up to a quarter more or less at
-    /// random. It asks earlier if the lease would run out earlier.
+    /// How long [`acquire`](crate::Leases::acquire) waits before it asks the store again for a
+    /// lease that another process holds: 500 milliseconds unless set, and up to a quarter more or
+    /// less at random. It asks earlier if the lease would run out earlier.
     #[must_use]
     pub fn look_again(mut self, after: Duration) -> Self {
         self.look_again = after;

@@ -11,8 +11,8 @@ use crate::error::StoreError;
 /// Keeps leases: who owns which key, under which token, and until when.
 ///
 /// A lease *runs out* its time to live after the store has last granted or renewed it, by the clock
-/// of the store, and only by that one: clocks of different machines are never compared. It is *held*
-/// from the grant until it runs out or is released.
+/// of the store, and only by that one: clocks of different machines are never compared. It is
+/// *held* from the grant until it runs out or is released.
 ///
 /// # Writing one
 ///
@@ -30,8 +30,8 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// wishes.
     ///
     /// What `owner` itself holds is granted anew: the answer to an earlier call may have been lost.
-    /// That never shortens it: an earlier call may also be done late, after a lease was granted that
-    /// is in use.
+    /// That never shortens it: an earlier call may also be done late, after a lease was granted
+    /// that is in use.
     ///
     /// # Errors
     ///
@@ -58,9 +58,9 @@ pub trait LeaseStore: Send + Sync + 'static {
 
 /// A fencing token: each grant of a key has a higher one than all grants of that key before.
 ///
-/// What is written under a lease carries its token, and the place where it is written refuses a token
-/// below the highest that it has seen for the key. Then a holder that was paused past its lease, and does not
-/// know it yet, can write nothing.
+/// What is written under a lease carries its token, and the place where it is written refuses a
+/// token below the highest that it has seen for the key. Then a holder that was paused past its
+/// lease, and does not know it yet, can write nothing.
 ///
 /// The idea and the word are from Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

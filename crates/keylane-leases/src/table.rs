@@ -17,8 +17,8 @@
 //! # When it is renewed
 //!
 //! What is left of it then is the time in which the store may be away. It is more than half of the
-//! lease, or ten seconds at least: more of a long lease would only cost renewals. So a lease of up to 17
-//! seconds is renewed after a third of its time, and one of 25 seconds and more after a half.
+//! lease, or ten seconds at least: more of a long lease would only cost renewals. So a lease of up
+//! to 17 seconds is renewed after a third of its time, and one of 25 seconds and more after a half.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -59,8 +59,8 @@ pub struct Table {
     renewals: Schedule,
 }
 
-/// Leases by a time of theirs. Those of one call have the same one, and go together: each is put into a
-/// list, and has no place in an order of its own.
+/// Leases by a time of theirs. Those of one call have the same one, and go together: each is put
+/// into a list, and has no place in an order of its own.
 #[derive(Debug, Default)]
 struct Schedule(BTreeMap<Instant, Group>);
 
@@ -674,7 +674,8 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Asks for a key. The store grants it after the first time, and the answer takes the second.
+        /// Asks for a key. The store grants it after the first time, and the answer takes the
+        /// second.
         Ask(usize, f64, f64),
         /// Renews what is due. The answers arrive, or do not.
         Renew(f64, f64, bool),

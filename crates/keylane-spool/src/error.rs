@@ -22,9 +22,9 @@ pub enum PushError {
     #[error("the message is too large for this spool")]
     TooLarge(Message),
     /// The message could not be written to the disk, or the commit before it failed. It is not
-    /// accepted, and the sink does not get it. One exception: the commit that failed may have come through, which is undone as soon as
-    /// the disk works again; if the process dies or the spool is closed before, the next
-    /// [`open`](super::Builder::open) delivers the message.
+    /// accepted, and the sink does not get it. One exception: the commit that failed may have come
+    /// through, which is undone as soon as the disk works again; if the process dies or the spool
+    /// is closed before, the next [`open`](super::Builder::open) delivers the message.
     #[error("not stored: {1}")]
     Disk(Message, DiskError),
 }

@@ -298,8 +298,8 @@ impl Spool {
     }
 
     /// Lets a halted key go on without the message that the sink has refused, and gives that back.
-    /// `None` if the key is not [halted](Self::halted). After a crash right now it may come back, behind later ones
-    /// of its key ([`Stats::unconfirmed`]).
+    /// `None` if the key is not [halted](Self::halted). After a crash right now it may come back,
+    /// behind later ones of its key ([`Stats::unconfirmed`]).
     pub fn skip(&self, key: impl AsRef<[u8]>) -> Option<Spooled> {
         self.handle.shared.with(|core| core.skip(key.as_ref()))
     }

@@ -9,8 +9,9 @@ use std::fmt;
 /// process died, is written again with the same id. A sink that remembers the ids it has written
 /// recognizes the duplicate.
 ///
-/// Each opening of a directory draws a number that is a part of the ids of what it accepts. So a directory
-/// that was restored from a backup gives other ids than the one that it was copied from, once both go on.
+/// Each opening of a directory draws a number that is a part of the ids of what it accepts. So a
+/// directory that was restored from a backup gives other ids than the one that it was copied from,
+/// once both go on.
 ///
 /// Ids of one spool sort in the order in which their messages were accepted.
 ///
@@ -37,9 +38,9 @@ pub struct MessageId {
 
 /// An opening of the directory.
 ///
-/// A backup of a directory that is opened goes on from the count and the sequences that it had, while
-/// the messages that were accepted after it are at the sink. So the count alone would name two
-/// messages with one id.
+/// A backup of a directory that is opened goes on from the count and the sequences that it had,
+/// while the messages that were accepted after it are at the sink. So the count alone would name
+/// two messages with one id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Epoch {
     /// How often the directory was opened.

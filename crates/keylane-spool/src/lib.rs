@@ -29,10 +29,10 @@
 //!   behind it is in memory and counts: it is the limits that end this.
 //! - **Stable ids**: a message has the same [`MessageId`] each time it is written, and no other
 //!   message has it, also not after a backup of the directory was restored.
-//! - **A directory that is taken away is noticed**: removed, moved, replaced or written over while the
-//!   spool is open. A push under [`Persist::Each`] is answered only when its file is in its place; what was accepted is
-//!   delivered as before, or is in the report, which says what has happened
-//!   ([`SpoolReport::displaced`]).
+//! - **A directory that is taken away is noticed**: removed, moved, replaced or written over while
+//!   the spool is open. A push under [`Persist::Each`] is answered only when its file is in its
+//!   place; what was accepted is delivered as before, or is in the report, which says what has
+//!   happened ([`SpoolReport::displaced`]).
 //!
 //! # What is not
 //!

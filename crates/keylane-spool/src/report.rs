@@ -35,8 +35,9 @@ pub struct SpoolReport {
     pub left_in_memory: u64,
     /// The latter themselves, in their order, in the first report.
     pub returned: Vec<Spooled>,
-    /// Why the next [`open`](super::Builder::open) does not find what is left on the disk: the file was removed,
-    /// moved, replaced or written over while the spool was open. Checked before the spool ends.
+    /// Why the next [`open`](super::Builder::open) does not find what is left on the disk: the file
+    /// was removed, moved, replaced or written over while the spool was open. Checked before the
+    /// spool ends.
     pub displaced: Option<DiskError>,
 }
 

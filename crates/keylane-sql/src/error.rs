@@ -209,8 +209,8 @@ impl From<sqlx::Error> for SqlError {
     }
 }
 
-/// Whether an error speaks of the session, and not of the statement alone: the next statement on this
-/// connection would fail as well.
+/// Whether an error speaks of the session, and not of the statement alone: the next statement on
+/// this connection would fail as well.
 pub(crate) fn is_of_session(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else {
         // It is not known what the server will say next.
@@ -255,8 +255,8 @@ fn kind_of(error: &dyn DatabaseError) -> ErrorKind {
     match number_of(error) {
         Some(number) if OF_READ_ONLY.contains(&number) => return ErrorKind::ReadOnly,
         Some(number) if OF_ENDED.contains(&number) => return ErrorKind::Unreachable,
-        // A wait for a lock that took too long, or that was not wanted; a statement that took too long,
-        // in MySQL and in MariaDB, or was killed.
+        // A wait for a lock that took too long, or that was not wanted; a statement that took too
+        // long, in MySQL and in MariaDB, or was killed.
         Some(1205 | 3572 | 3024 | 1969 | 1317 | IDLE) => return ErrorKind::GivenUp,
         // The user has too many connections.
         Some(1203) => return ErrorKind::Unreachable,
@@ -270,8 +270,8 @@ fn by_code(code: &str) -> ErrorKind {
     match code {
         // Serialization failure, deadlock.
         "40001" | "40P01" => ErrorKind::Conflict,
-        // Lock not available, statement cancelled by its time limit; sessions ended by theirs: idle in a
-        // transaction, in a transaction at all, idle. A prepared statement that is not there.
+        // Lock not available, statement cancelled by its time limit; sessions ended by theirs: idle
+        // in a transaction, in a transaction at all, idle. A prepared statement that is not there.
         "55P03" | "57014" | "25P03" | "25P04" | "57P05" | "26000" => ErrorKind::GivenUp,
         "25006" => ErrorKind::ReadOnly,
         // Shut down, crashed, starting, its database dropped; too many connections.

@@ -8,9 +8,9 @@ use crate::error::{ErrorKind, SqlError, is_of_session};
 /// A connection for one call.
 ///
 /// When a future of sqlx is dropped halfway, its connection may be inside a transaction that the
-/// pool does not know of, and the next user of the connection would be in it, too (sqlx issue 4385).
-/// So a connection goes back only when its call has come to an end; otherwise it is closed, and the
-/// server rolls back.
+/// pool does not know of, and the next user of the connection would be in it, too (sqlx issue
+/// 4385). So a connection goes back only when its call has come to an end; otherwise it is closed,
+/// and the server rolls back.
 pub(crate) struct Lent<DB: Database> {
     connection: Option<PoolConnection<DB>>,
     pool: Pool<DB>,
@@ -65,8 +65,8 @@ impl<DB: Database> Lent<DB> {
     }
 
     /// What this session was told, the idle ones would be told as well: they were begun while the
-    /// database took no writes, or are those of a server that was the primary. They are alive, so the
-    /// pool would go on to lend them.
+    /// database took no writes, or are those of a server that was the primary. They are alive, so
+    /// the pool would go on to lend them.
     fn close_idle(&self) {
         for _ in 0..self.pool.size() {
             let Some(idle) = self.pool.try_acquire() else {

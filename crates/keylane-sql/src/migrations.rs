@@ -73,17 +73,17 @@ const MIGRATIONS: &[Migration] = &[
             error bytea not null,
             dead_lettered_at timestamptz not null default clock_timestamp()
         )",
-            // Locked by those who accept, until they commit. Each of them adds to `last`; it is 1 in the
-            // transaction that makes the row.
+            // Locked by those who accept, until they commit. Each of them adds to `last`; it is 1
+            // in the transaction that makes the row.
             "create table if not exists {keys} (
             lane bytea primary key,
             last bigint not null,
             redriven bigint not null default 0
         ) with (fillfactor = 70)",
-            // Changed by those who consume. There is one for each key: it comes and goes with that, and
-            // needs no index to say so. `of_key` is where the row of the key was made, and `only_message`
-            // where the message was, if it came with one; both may have moved.
-            // Half of a page is for claims of the other half.
+            // Changed by those who consume. There is one for each key: it comes and goes with that,
+            // and needs no index to say so. `of_key` is where the row of the key was made, and
+            // `only_message` where the message was, if it came with one; both may have moved. Half
+            // of a page is for claims of the other half.
             "create table if not exists {lanes} (
             lane bytea not null,
             of_key tid,
@@ -114,8 +114,9 @@ const MIGRATIONS: &[Migration] = &[
         )",
         ],
         mysql: &[
-            // The counter of sequences outlives its rows, and a restart, in both databases. The size
-            // of a payload is in the index, so that pages are measured without reading payloads.
+            // The counter of sequences outlives its rows, and a restart, in both databases. The
+            // size of a payload is in the index, so that pages are measured without reading
+            // payloads.
             "create table if not exists {messages} (
             sequence bigint unsigned auto_increment primary key,
             lane binary(32) not null,
@@ -151,8 +152,8 @@ const MIGRATIONS: &[Migration] = &[
             last bigint unsigned not null,
             redriven bigint unsigned not null
         ) engine = InnoDB",
-            // Changed by those who consume. `worker` is 0 while no worker has the lane; `ready_at` is
-            // since when that is so.
+            // Changed by those who consume. `worker` is 0 while no worker has the lane; `ready_at`
+            // is since when that is so.
             "create table if not exists {lanes} (
             lane binary(32) primary key,
             worker bigint unsigned not null default 0,
@@ -178,9 +179,9 @@ const MIGRATIONS: &[Migration] = &[
         ) engine = InnoDB",
         ],
     },
-    // Histories: what each is called, and what no two have in common. Workers of an older version know
-    // no history, and join no more: their claims end here.
-    // They still have a number by default, so that they are refused by the constraint, which has a name.
+    // Histories: what each is called, and what no two have in common. Workers of an older version
+    // know no history, and join no more: their claims end here. They still have a number by
+    // default, so that they are refused by the constraint, which has a name.
     Migration {
         postgres: &[
             "create table if not exists {history} (one smallint primary key, id text not null)",
@@ -355,7 +356,8 @@ async fn migrate_mysql(
     sqlx::query("set autocommit = 1")
         .execute(&mut *connection)
         .await?;
-    // Names of locks have at most 64 bytes. The connection is closed if this does not come to its end.
+    // Names of locks have at most 64 bytes. The connection is closed if this does not come to its
+    // end.
     let lock = format!("keylane:{:.56}", tables.lock_name());
     let locked = sqlx::query_scalar::<_, Option<i64>>("select get_lock(?, 60)")
         .bind(&lock)

@@ -47,8 +47,8 @@ impl Tables {
     ///
     /// # Errors
     ///
-    /// [`NameError`] unless it is made of `A-Z`, `a-z`, `0-9` and `_`, begins with no digit, and has
-    /// at most 47 bytes.
+    /// [`NameError`] unless it is made of `A-Z`, `a-z`, `0-9` and `_`, begins with no digit, and
+    /// has at most 47 bytes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Result<Self, NameError> {
         self.prefix = checked(prefix.into(), MOST - LONGEST_TABLE)?;
         Ok(self)

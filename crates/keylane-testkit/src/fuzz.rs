@@ -1,9 +1,9 @@
 //! Decoders meet bytes that no encoder has written: a corpus that is kept, and mutations of it.
 //!
-//! The corpus is a folder for each decoder, such as `tests/corpus/record`. Its files and some thousand mutations
-//! of them are tried with every change; with `KEYLANE_FUZZ` mutations are tried for so many
-//! seconds. An input whose answer has a part that no other input of the corpus has shown is added to
-//! it then, and so is one that a decoder fails over, always. Commit them.
+//! The corpus is a folder for each decoder, such as `tests/corpus/record`. Its files and some
+//! thousand mutations of them are tried with every change; with `KEYLANE_FUZZ` mutations are tried
+//! for so many seconds. An input whose answer has a part that no other input of the corpus has
+//! shown is added to it then, and so is one that a decoder fails over, always. Commit them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -59,7 +59,8 @@ impl Clock {
     ///
     /// # Errors
     ///
-    /// [`System`](ServerError::System) if the file cannot be written from which the server reads it.
+    /// [`System`](ServerError::System) if the file cannot be written from which the server reads
+    /// it.
     pub fn set(&self, seconds: i64) -> Result<(), ServerError> {
         // The server reads it at any moment, and must not see half of it.
         let new = self.file.with_extension("new");

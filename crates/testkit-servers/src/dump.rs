@@ -21,7 +21,8 @@ impl Dump {
 }
 
 impl<K: Dumps> Server<K> {
-    /// Writes down what is in a database, by one snapshot, through the program of the server for it.
+    /// Writes down what is in a database, by one snapshot, through the program of the server for
+    /// it.
     ///
     /// # Errors
     ///

@@ -9,9 +9,9 @@
 //!    └─ ends, or is killed ──► the server is killed too
 //! ```
 //!
-//! The servers must be installed: `cargo xtask setup` does it. A test never installs anything.
-//! A database costs 2 to 4 s to create, so the tests of one file best share one. Kafka is a cluster of
-//! nodes, so it has the same methods with a node to say: see [`kafka`]. Redis and Valkey have no
+//! The servers must be installed: `cargo xtask setup` does it. A test never installs anything. A
+//! database costs 2 to 4 s to create, so the tests of one file best share one. Kafka is a cluster
+//! of nodes, so it has the same methods with a node to say: see [`kafka`]. Redis and Valkey have no
 //! databases to create, and cost 0.1 s: see [`redis`].
 //!
 //! This works on Linux. Elsewhere it compiles, and `pause` does not reach all processes.

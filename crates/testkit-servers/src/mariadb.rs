@@ -15,7 +15,8 @@ use crate::{Server, ServerError};
 ///
 /// It runs with the settings that MariaDB is compiled with, so commits are durable, but for
 /// `max_connections`, which is 200, `max_allowed_packet`, which is 1 GiB, and `skip_name_resolve`.
-/// When the test runs as root, the server runs as the user `mysql`, because it refuses to run as root.
+/// When the test runs as root, the server runs as the user `mysql`, because it refuses to run as
+/// root.
 ///
 /// # Examples
 ///

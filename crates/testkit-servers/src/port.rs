@@ -42,11 +42,12 @@ pub(crate) fn free_port() -> io::Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// What says to other processes that ports are ours. It goes with this process, also when it is killed.
+/// What says to other processes that ports are ours. It goes with this process, also when it is
+/// killed.
 static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
 
-/// Takes a port for the life of this process, unless another one has it. A server that is down is not
-/// seen by its port, and would not come back if the server of another test took it meanwhile.
+/// Takes a port for the life of this process, unless another one has it. A server that is down is
+/// not seen by its port, and would not come back if the server of another test took it meanwhile.
 fn is_ours(port: u16) -> bool {
     match claim(port) {
         Ok(claim) => {

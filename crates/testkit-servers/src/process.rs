@@ -9,8 +9,8 @@
 //!    └─ child: server ◄────┘ its last signal, then SIGKILL
 //! ```
 //!
-//! The system closes the pipe when the test ends, however it ends. `PR_SET_PDEATHSIG` would be bound
-//! to the thread that has started the server, and threads of a test end early.
+//! The system closes the pipe when the test ends, however it ends. `PR_SET_PDEATHSIG` would be
+//! bound to the thread that has started the server, and threads of a test end early.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -30,8 +30,8 @@ const SIGNAL_LIMIT: Duration = Duration::from_secs(20);
 /// What a server is given after its last signal, before it is killed.
 const LAST_LIMIT: Duration = Duration::from_secs(5);
 
-/// Signals a process and all that come from it, and prints their ids. Each is stopped first, so that
-/// it starts no more while its children are read.
+/// Signals a process and all that come from it, and prints their ids. Each is stopped first, so
+/// that it starts no more while its children are read.
 const SIGNAL_TREE: &str = r#"
 signal_tree() {
     kill -s STOP "$2" || return 0
@@ -44,8 +44,8 @@ signal_tree() {
 "#;
 
 /// Starts the watcher and becomes the server. The arguments of the watcher come first: the last
-/// signal of the server, how many times it looks whether the server has ended, and the folder, which
-/// it removes.
+/// signal of the server, how many times it looks whether the server has ended, and the folder,
+/// which it removes.
 ///
 /// The watcher is no child of the server: its parent ends at once. It is in the same process group,
 /// to which the system sends HUP when the test dies while the server is paused.

@@ -25,15 +25,15 @@ pub(super) const QUERY_SECONDS: u64 = 60;
 /// Use it as [`Postgres`](crate::Postgres) or [`MariaDb`](crate::MariaDb).
 ///
 /// Dropping it ends the server and removes its folder; it blocks the thread for that long, at most
-/// some seconds. When the test ends without a drop, by SIGKILL or with the server in a `static`, the
-/// server ends and its folder is removed soon after. Only the folder of a server that did not run at
-/// that moment stays behind.
+/// some seconds. When the test ends without a drop, by SIGKILL or with the server in a `static`,
+/// the server ends and its folder is removed soon after. Only the folder of a server that did not
+/// run at that moment stays behind.
 ///
 /// All methods take `&self`: tasks that share a server put it into an `Arc`.
 ///
 /// The asynchronous methods work on a thread of their own, so an operation goes on to its end when
-/// its future is dropped, and the next operation waits for it. They leave Tokio's clock alone: a test
-/// may pause it.
+/// its future is dropped, and the next operation waits for it. They leave Tokio's clock alone: a
+/// test may pause it.
 ///
 /// # Examples
 ///
@@ -78,8 +78,8 @@ impl<K: Kind> Server<K> {
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if it
-    /// does not start.
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if
+    /// it does not start.
     ///
     /// # Panics
     ///
@@ -164,7 +164,8 @@ impl<K: Kind> Server<K> {
     ///
     /// # Errors
     ///
-    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or refuses.
+    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or
+    /// refuses.
     ///
     /// # Panics
     ///
@@ -181,12 +182,13 @@ impl<K: Kind> Server<K> {
         Ok(self.url(&name))
     }
 
-    /// Executes statements in a database through the client program of the server, without a driver.
-    /// Returns the rows as text: a line for each row, a tab between columns.
+    /// Executes statements in a database through the client program of the server, without a
+    /// driver. Returns the rows as text: a line for each row, a tab between columns.
     ///
     /// # Errors
     ///
-    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or refuses.
+    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or
+    /// refuses.
     ///
     /// # Panics
     ///
@@ -224,8 +226,8 @@ impl<K: Kind> Server<K> {
         self.run(|inner| inner.daemon.stop(K::STOP_SIGNAL)).await
     }
 
-    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they are
-    /// gone.
+    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they
+    /// are gone.
     ///
     /// Does nothing if the server does not run.
     ///

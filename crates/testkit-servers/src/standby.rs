@@ -17,8 +17,9 @@ impl<K: Follows> Server<K> {
         Self::create(K::create_primary).await
     }
 
-    /// A new server with the data of this one, which it follows asynchronously. It may not have
-    /// all of them yet when this returns. This one was started by [`start_primary`](Self::start_primary).
+    /// A new server with the data of this one, which it follows asynchronously. It may not have all
+    /// of them yet when this returns. This one was started by
+    /// [`start_primary`](Self::start_primary).
     ///
     /// # Errors
     ///

@@ -125,8 +125,8 @@ impl Pages {
     }
 
     /// The next messages to be read again and handed over, up to `most`, each with its key. Each is
-    /// to be reported by [`hand_over`](Self::hand_over), or as [settled](Self::settle) if it does not
-    /// wait any more.
+    /// to be reported by [`hand_over`](Self::hand_over), or as [settled](Self::settle) if it does
+    /// not wait any more.
     pub(super) fn take_ready(&mut self, most: usize) -> Vec<(u64, Bytes)> {
         let mut taken = Vec::new();
         // One of each key in turn.

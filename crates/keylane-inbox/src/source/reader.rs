@@ -82,10 +82,9 @@ impl Inbox {
     ///
     /// Messages of a key are handed over in the order in which they were accepted. Only a window of
     /// each key is in memory, however much is stored: see [`SourceSettings`]. An attempt is counted
-    /// before its handler starts, so that a message which kills the process is given up on after its
-    /// attempts. With `OnExhausted::AtSource` the inbox keeps the
-    /// dead letters, see [`letters`](Self::letters), and one that is redriven goes ahead of what
-    /// waits of its key.
+    /// before its handler starts, so that a message which kills the process is given up on after
+    /// its attempts. With `OnExhausted::AtSource` the inbox keeps the dead letters, see
+    /// [`letters`](Self::letters), and one that is redriven goes ahead of what waits of its key.
     ///
     /// An inbox has one source at a time: while one is consumed, another one is refused.
     ///

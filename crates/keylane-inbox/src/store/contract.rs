@@ -118,9 +118,9 @@ pub trait InboxStore: Send + Sync + 'static {
     async fn record_version(&self, key: &[u8], version: u64) -> Result<(), StoreError>;
 
     /// Whether no message appears below a sequence that was scanned, other than a letter that is
-    /// redriven. A store in which calls commit in another order than that of their sequences returns
-    /// `false`, and is read by a source of its own: [`Inbox::source`](crate::Inbox::source) is
-    /// refused.
+    /// redriven. A store in which calls commit in another order than that of their sequences
+    /// returns `false`, and is read by a source of its own: [`Inbox::source`](crate::Inbox::source)
+    /// is refused.
     fn is_scanned_in_order(&self) -> bool {
         true
     }

@@ -16,8 +16,8 @@ use crate::policy::Persist;
 const COMMIT_MESSAGES: usize = 16_384;
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Most messages of a commit while the disk fails, to find out whether it works again. What a commit
-/// that failed may have left behind must be remembered.
+/// Most messages of a commit while the disk fails, to find out whether it works again. What a
+/// commit that failed may have left behind must be remembered.
 const PROBE_MESSAGES: usize = 1;
 
 /// As many removals do not wait for company.

@@ -40,7 +40,8 @@ pub enum DiskErrorKind {
     Damaged,
     /// The file is not where it was opened: it was removed, moved, replaced or written over while
     /// the spool was open. Nothing is stored into it any more, because no later
-    /// [`open`](crate::Builder::open) would find it. If the same file is put back, the spool goes on by itself.
+    /// [`open`](crate::Builder::open) would find it. If the same file is put back, the spool goes
+    /// on by itself.
     Displaced(Displacement),
     /// The device failed in another way.
     Io,

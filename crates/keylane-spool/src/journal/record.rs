@@ -4,8 +4,8 @@
 // | for each header: name length 2, name, value length 4, value | payload | CRC-32 4
 //
 // Numbers are little-endian. The sequence is the key of the table, the spool is in its meta table.
-// The check at the end covers everything before it, and the sequence. Version 1 had no drawn part of
-// the epoch.
+// The check at the end covers everything before it, and the sequence. Version 1 had no drawn part
+// of the epoch.
 
 use bytes::Bytes;
 

@@ -49,8 +49,8 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Whether the history of the database is the one that it had.
     async fn is_entered(&self) -> Result<bool, SqlError>;
 
-    /// If the database has another history than it had, what it needs to go on is seen to: numbers are
-    /// drawn above all that are there, and each message has a lane.
+    /// If the database has another history than it had, what it needs to go on is seen to: numbers
+    /// are drawn above all that are there, and each message has a lane.
     async fn enter(&self) -> Result<(), SqlError>;
 
     /// A worker of its own in this history of the database, whose claims end at this time unless it
@@ -58,15 +58,15 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError>;
 
     /// The claims of the worker go on, if it is [alive](WorkerState::Alive) in this history of the
-    /// database, and all renewals are there that it has heard of: of fewer, the database knows an older
-    /// state of itself.
+    /// database, and all renewals are there that it has heard of: of fewer, the database knows an
+    /// older state of itself.
     async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<WorkerState, SqlError>;
 
     /// Frees the lanes of workers whose claims have run out, up to so many. Returns how many.
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError>;
 
-    /// Frees lanes of workers that are not there any more, up to so many. Returns how many. There are
-    /// none where a worker cannot go while it claims.
+    /// Frees lanes of workers that are not there any more, up to so many. Returns how many. There
+    /// are none where a worker cannot go while it claims.
     async fn free_orphans(&self, most: u32) -> Result<u64, SqlError> {
         let _ = most;
         Ok(0)

@@ -92,8 +92,8 @@ impl fmt::Debug for Claim {
 /// What a handler writes, and that its message is done, in one transaction: both, or nothing.
 ///
 /// Dropped, it is rolled back. If the attempt returns `Ok` then, with neither a
-/// [commit](Self::commit) nor a [rollback](Self::rollback), its message becomes a dead letter: what the
-/// handler believes to have written is gone, and the message is not.
+/// [commit](Self::commit) nor a [rollback](Self::rollback), its message becomes a dead letter: what
+/// the handler believes to have written is gone, and the message is not.
 #[must_use = "without a commit it is rolled back"]
 pub struct SqlTransaction {
     connection: Connection,
@@ -136,25 +136,26 @@ enum Connection {
 pub enum Committed {
     /// What the handler has written, and that its message is done.
     Now,
-    /// Nothing: the message was done already, by an attempt whose answer was lost. What this attempt
-    /// has written is rolled back.
+    /// Nothing: the message was done already, by an attempt whose answer was lost. What this
+    /// attempt has written is rolled back.
     Earlier,
 }
 
 impl SqlInbox {
-    /// Begins a transaction for the handler of a message. End it by a [commit](SqlTransaction::commit)
-    /// or a [rollback](SqlTransaction::rollback) before the handler returns `Ok`. In a handler of
-    /// batches it is for the message of the claim alone, and so is what happens if it is dropped.
+    /// Begins a transaction for the handler of a message. End it by a
+    /// [commit](SqlTransaction::commit) or a [rollback](SqlTransaction::rollback) before the
+    /// handler returns `Ok`. In a handler of batches it is for the message of the claim alone, and
+    /// so is what happens if it is dropped.
     ///
-    /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies leaves
-    /// nothing behind, and one that was committed is not made again.
+    /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies
+    /// leaves nothing behind, and one that was committed is not made again.
     ///
     /// Five connections of the pool are kept for the source, which renews its claims by them. When
     /// handlers have all others, further calls wait until one of them has ended its transaction.
     ///
-    /// A process that is paused in the middle keeps the locks of what it has written. Let the database
-    /// end such transactions sooner than claims do: `idle_in_transaction_session_timeout` below
-    /// [`ttl`](super::SourceSettings::ttl), or `wait_timeout`.
+    /// A process that is paused in the middle keeps the locks of what it has written. Let the
+    /// database end such transactions sooner than claims do: `idle_in_transaction_session_timeout`
+    /// below [`ttl`](super::SourceSettings::ttl), or `wait_timeout`.
     ///
     /// # Errors
     ///
@@ -234,9 +235,9 @@ impl SqlTransaction {
     /// # Errors
     ///
     /// [`CommitError::Lost`] if the claim has ended: another process has the key, or may have it,
-    /// and nothing is committed. So it is if the claim was made before a standby that was behind was
-    /// promoted. [`CommitError::Sql`] if the database says no, or is not heard: then it
-    /// is not known whether it was committed, and the next attempt will know.
+    /// and nothing is committed. So it is if the claim was made before a standby that was behind
+    /// was promoted. [`CommitError::Sql`] if the database says no, or is not heard: then it is not
+    /// known whether it was committed, and the next attempt will know.
     ///
     /// # Cancel safety
     ///

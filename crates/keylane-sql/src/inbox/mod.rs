@@ -71,15 +71,15 @@ use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::tables::Tables;
 
-/// How long it may take to enter another history of the database: all lanes, keys and messages are looked
-/// at, by a server that may have none of them in memory.
+/// How long it may take to enter another history of the database: all lanes, keys and messages are
+/// looked at, by a server that may have none of them in memory.
 const ENTERING: Duration = Duration::from_secs(600);
 
 /// A durable inbox in PostgreSQL, MySQL or MariaDB, shared by any number of processes.
 ///
-/// It is an [`InboxStore`](keylane_inbox::InboxStore): [`inbox`](Self::inbox) gives the handle that accepts messages and shows
-/// dead letters. What was accepted is committed. A handle is cheap to clone, and all clones are the
-/// same inbox.
+/// It is an [`InboxStore`](keylane_inbox::InboxStore): [`inbox`](Self::inbox) gives the handle that
+/// accepts messages and shows dead letters. What was accepted is committed. A handle is cheap to
+/// clone, and all clones are the same inbox.
 ///
 /// # Order
 ///
@@ -149,7 +149,8 @@ impl SqlInbox {
             }
         };
         match enter(&*backend, limit).await {
-            // It can be looked at. Nothing is accepted or claimed here, and who joins later enters first.
+            // It can be looked at. Nothing is accepted or claimed here, and who joins later enters
+            // first.
             Err(error) if error.kind() == ErrorKind::ReadOnly => {}
             entered => entered?,
         }
@@ -171,8 +172,8 @@ impl SqlInbox {
         })
     }
 
-    /// What accepts messages, and shows dead letters. What [`Inbox`] says of directories, and of one
-    /// process at a time, does not hold for tables.
+    /// What accepts messages, and shows dead letters. What [`Inbox`] says of directories, and of
+    /// one process at a time, does not hold for tables.
     pub fn inbox(&self) -> Inbox {
         Inbox::with_store(Arc::new(self.clone()))
     }
@@ -182,9 +183,9 @@ impl SqlInbox {
     /// transactional outbox, or inbox.
     ///
     /// The keys of the messages are locked until the transaction ends. To keep two transactions
-    /// from waiting for each other, accept all messages of one in one call. A process that is paused
-    /// in the middle keeps its locks, and those who accept for the same keys wait: let the database
-    /// end such transactions (`idle_in_transaction_session_timeout`, or `wait_timeout`).
+    /// from waiting for each other, accept all messages of one in one call. A process that is
+    /// paused in the middle keeps its locks, and those who accept for the same keys wait: let the
+    /// database end such transactions (`idle_in_transaction_session_timeout`, or `wait_timeout`).
     ///
     /// # Errors
     ///
@@ -234,8 +235,8 @@ impl SqlInbox {
 
     /// Removes what is not needed any more: ids and versions that are older than
     /// [`Settings::remember`], 1,000 in a statement, each of which may take as long as a
-    /// [call](Settings::call_limit). Returns how many there were. A source of this inbox does so every
-    /// minute.
+    /// [call](Settings::call_limit). Returns how many there were. A source of this inbox does so
+    /// every minute.
     ///
     /// # Errors
     ///
@@ -255,8 +256,8 @@ impl SqlInbox {
         }
     }
 
-    /// Runs a call in a task, so that it comes to its end whether the caller waits or not, and makes
-    /// it again where it was in the way of another one.
+    /// Runs a call in a task, so that it comes to its end whether the caller waits or not, and
+    /// makes it again where it was in the way of another one.
     async fn call<T, F>(
         &self,
         call: impl Fn(Arc<Shared>) -> F + Send + 'static,

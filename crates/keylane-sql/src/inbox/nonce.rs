@@ -1,7 +1,8 @@
 //! Numbers that no other history of a database gives again.
 //!
-//! A standby that was behind draws the same sequences and tokens again once it is promoted, and so does
-//! a backup. So what names something for good has a random number beside the one that is drawn in order.
+//! A standby that was behind draws the same sequences and tokens again once it is promoted, and so
+//! does a backup. So what names something for good has a random number beside the one that is drawn
+//! in order.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::SystemTime;

@@ -34,8 +34,8 @@ impl Settings {
         }
     }
 
-    /// How long ids and versions are remembered to absorb repeats; 24 hours by default, by the clock
-    /// of the database. They may be remembered for longer: they go with
+    /// How long ids and versions are remembered to absorb repeats; 24 hours by default, by the
+    /// clock of the database. They may be remembered for longer: they go with
     /// [`remove_old`](super::SqlInbox::remove_old).
     #[must_use]
     pub fn remember(mut self, time: Duration) -> Self {

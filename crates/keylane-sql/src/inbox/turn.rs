@@ -50,8 +50,8 @@ pub(super) struct RoundTrip {
     /// How many more lanes to claim, and how many messages of each to bring.
     pub(super) claim: u32,
     pub(super) window: u32,
-    /// Claims only lanes that have been free since then, or for less, if the database has a time for
-    /// it: see [`Answer::free_since`]. 0: whichever are free.
+    /// Claims only lanes that have been free since then, or for less, if the database has a time
+    /// for it: see [`Answer::free_since`]. 0: whichever are free.
     pub(super) since: f64,
     /// How many bytes of payloads to bring in all.
     pub(super) bytes: u64,
@@ -126,8 +126,8 @@ pub(super) struct Answer {
     /// The lanes that were asked for, and are ours, and those that were claimed.
     pub(super) lanes: Vec<Found>,
     pub(super) messages: Vec<Brought>,
-    /// Since when the last one is free that was claimed, in seconds of the database's clock. Lanes are
-    /// claimed in this order.
+    /// Since when the last one is free that was claimed, in seconds of the database's clock. Lanes
+    /// are claimed in this order.
     pub(super) free_since: Option<f64>,
     /// The lane of each message that was asked for, and not brought because of the limit of bytes.
     pub(super) left_out: Vec<LaneId>,

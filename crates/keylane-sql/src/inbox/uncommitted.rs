@@ -1,14 +1,14 @@
 //! Messages of which a handler has dropped its transaction.
 //!
-//! An attempt that fails may do so. One that returns `Ok` has lost what it wrote, and its message must
-//! not be lost with that.
+//! An attempt that fails may do so. One that returns `Ok` has lost what it wrote, and its message
+//! must not be lost with that.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// A message in the hands of a source: the opening of the source, of which there is one in a process,
-/// and the sequence.
+/// A message in the hands of a source: the opening of the source, of which there is one in a
+/// process, and the sequence.
 pub(super) type InHand = (u64, u64);
 
 /// Of all inboxes in this process: a handler may begin its transaction on another handle than its

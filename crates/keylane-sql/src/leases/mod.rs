@@ -3,8 +3,8 @@
 //! The key itself may be of any length, so that rows are found by its SHA-256. A row stays when its
 //! lease ends, and is removed a day later: see [`SqlLeases::remove_old`].
 //!
-//! Tokens of all keys are from one counter, and each is drawn while its row is locked. So the tokens
-//! of a key grow in the order of its grants, also when its row was removed in between.
+//! Tokens of all keys are from one counter, and each is drawn while its row is locked. So the
+//! tokens of a key grow in the order of its grants, also when its row was removed in between.
 
 mod mysql;
 mod postgres;
@@ -25,9 +25,9 @@ const SHOWN: usize = 64;
 
 /// Leases in PostgreSQL, MySQL or MariaDB.
 ///
-/// Grants and ends are by the clock of the database server, and by that alone. Where that clock jumps
-/// forward, leases run out early, and another process may have a key before its holder knows: then
-/// the tokens are what counts.
+/// Grants and ends are by the clock of the database server, and by that alone. Where that clock
+/// jumps forward, leases run out early, and another process may have a key before its holder knows:
+/// then the tokens are what counts.
 ///
 /// Transactions run at the level of isolation that the connections have. At `read committed`, which
 /// is the default of PostgreSQL, calls wait for each other; at a higher one they may fail with a

@@ -1,7 +1,7 @@
 //! Leases in MySQL and MariaDB, in statements that both know.
 //!
-//! What a call does goes to the server at once, as one text of several statements: prepared, each of
-//! them would take two round trips. All values in the text are numbers, or bytes in hexadecimal.
+//! What a call does goes to the server at once, as one text of several statements: prepared, each
+//! of them would take two round trips. All values in the text are numbers, or bytes in hexadecimal.
 //! Each text begins its transaction and commits it: connections of a user's pool may not do so by
 //! themselves.
 

@@ -72,7 +72,8 @@ impl Evidence {
         self
     }
 
-    /// These messages were discarded by policy: after the last attempt, from a full lane, or skipped.
+    /// These messages were discarded by policy: after the last attempt, from a full lane, or
+    /// skipped.
     pub fn discarded(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.discarded.extend(ids);
         self
@@ -115,8 +116,9 @@ impl Evidence {
         self
     }
 
-    /// These missing versions were reported: the key, the first and the last of them, and when. A gap must
-    /// be reported once it has been there for `patience`. For lanes whose versions must be contiguous.
+    /// These missing versions were reported: the key, the first and the last of them, and when. A
+    /// gap must be reported once it has been there for `patience`. For lanes whose versions must be
+    /// contiguous.
     pub fn gaps(
         mut self,
         patience: Duration,

@@ -141,7 +141,8 @@ impl Faults {
             .change(|state| state.redeliver(Instant::now(), chosen));
     }
 
-    /// Loses the chosen messages: they are never handed over again, and no handler has run for them.
+    /// Loses the chosen messages: they are never handed over again, and no handler has run for
+    /// them.
     pub fn forget(&self, chosen: impl Fn(&RawMessage) -> bool) {
         self.server.change(|state| state.forget(chosen));
     }

@@ -2,8 +2,8 @@
 
 use super::trials;
 
-/// A source of random numbers, the same for the same seed (splitmix64), and others for every value of
-/// the environment variable `KEYLANE_SEED`.
+/// A source of random numbers, the same for the same seed (splitmix64), and others for every value
+/// of the environment variable `KEYLANE_SEED`.
 ///
 /// ```
 /// use keylane_testkit::scenario::Random;

@@ -22,8 +22,8 @@ pub fn repeats(variable: &str, otherwise: u64) -> u64 {
     number(variable).unwrap_or_else(|| otherwise.saturating_mul(times()))
 }
 
-/// What is mixed into the seeds of all hand-made random tests: `KEYLANE_SEED`, or 0 without it, with
-/// which they are as they are committed.
+/// What is mixed into the seeds of all hand-made random tests: `KEYLANE_SEED`, or 0 without it,
+/// with which they are as they are committed.
 ///
 /// # Panics
 ///

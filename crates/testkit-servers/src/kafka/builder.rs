@@ -49,8 +49,9 @@ impl KafkaBuilder {
     /// How many nodes the cluster has, 1 to 3; by default 1.
     ///
     /// Every topic is on every node, unless its creator or a property says otherwise. With three
-    /// nodes `min.insync.replicas` is 2, so the cluster takes records while one is down. With two it
-    /// is 1, and the cluster stands still while one is down, because the controllers have no majority.
+    /// nodes `min.insync.replicas` is 2, so the cluster takes records while one is down. With two
+    /// it is 1, and the cluster stands still while one is down, because the controllers have no
+    /// majority.
     ///
     /// # Panics
     ///
@@ -65,16 +66,16 @@ impl KafkaBuilder {
         self
     }
 
-    /// The heap of each node, in MiB; by default 384. A node takes some 150 MiB more. One that needs
-    /// more than its heap ends.
+    /// The heap of each node, in MiB; by default 384. A node takes some 150 MiB more. One that
+    /// needs more than its heap ends.
     pub fn heap_mib(mut self, heap: u32) -> Self {
         self.machine.heap_mib = heap;
         self
     }
 
-    /// For measurements: the virtual machine runs with its own choice of compilers and collector, and
-    /// with a heap of 1 GiB unless [`heap_mib`](Self::heap_mib) comes later. By default it runs with
-    /// those that start quickly and need little of the processor.
+    /// For measurements: the virtual machine runs with its own choice of compilers and collector,
+    /// and with a heap of 1 GiB unless [`heap_mib`](Self::heap_mib) comes later. By default it runs
+    /// with those that start quickly and need little of the processor.
     pub fn for_throughput(mut self) -> Self {
         self.machine = Machine {
             heap_mib: 1_024,
@@ -83,8 +84,8 @@ impl KafkaBuilder {
         self
     }
 
-    /// Sets a property of all nodes. It wins over those of this module and over an earlier one of the
-    /// same name.
+    /// Sets a property of all nodes. It wins over those of this module and over an earlier one of
+    /// the same name.
     ///
     /// Those that name listeners, voters and folders belong to this module: a cluster with others
     /// would not start.
@@ -108,7 +109,8 @@ impl KafkaBuilder {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the cluster is ended and its folder removed as soon as it is
+    /// ready.
     pub async fn start(self) -> Result<Kafka, ServerError> {
         on_thread(move || Kafka::create(&self)).await
     }

@@ -36,8 +36,8 @@ const STOP_SIGNAL: &str = "TERM";
 ///
 /// Dropping it ends all nodes and removes its folder; it blocks the thread for that long, less than
 /// a second. When the test ends without a drop, by SIGKILL or with the cluster in a `static`, the
-/// nodes end and the folder is removed soon after. Only the folder of a cluster of which no node ran
-/// at that moment stays behind.
+/// nodes end and the folder is removed soon after. Only the folder of a cluster of which no node
+/// ran at that moment stays behind.
 ///
 /// All methods take `&self`: tasks that share a cluster put it into an `Arc`. Tests with a runtime
 /// each can share one: its proxies run on a thread of their own.
@@ -99,8 +99,8 @@ impl Kafka {
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if Java or Kafka is not installed, and the other variants if
-    /// the node does not start.
+    /// [`Missing`](ServerError::Missing) if Java or Kafka is not installed, and the other variants
+    /// if the node does not start.
     ///
     /// # Panics
     ///
@@ -108,13 +108,14 @@ impl Kafka {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the cluster is ended and its folder removed as soon as it is
+    /// ready.
     pub async fn start() -> Result<Self, ServerError> {
         Self::builder().start().await
     }
 
-    /// Creates a cluster of so many nodes, 1 to 3, starts them and waits until each answers and sees
-    /// all others, at most 60 s.
+    /// Creates a cluster of so many nodes, 1 to 3, starts them and waits until each answers and
+    /// sees all others, at most 60 s.
     ///
     /// # Errors
     ///
@@ -161,8 +162,8 @@ impl Kafka {
         addresses.join(",")
     }
 
-    /// The proxy between a node and the clients of [`proxied`](Self::proxied). The nodes talk to each
-    /// other without it. It runs in real time, also when the test pauses its clock.
+    /// The proxy between a node and the clients of [`proxied`](Self::proxied). The nodes talk to
+    /// each other without it. It runs in real time, also when the test pauses its clock.
     ///
     /// # Panics
     ///
@@ -205,9 +206,9 @@ impl Kafka {
         self.inner.folder.path()
     }
 
-    /// Runs one of Kafka's own tools, by the name of its class, with `input` to read. Returns what it
-    /// prints. It takes a second or two and the memory of a Java program: a client in the test is
-    /// better for more than a few calls.
+    /// Runs one of Kafka's own tools, by the name of its class, with `input` to read. Returns what
+    /// it prints. It takes a second or two and the memory of a Java program: a client in the test
+    /// is better for more than a few calls.
     ///
     /// # Errors
     ///
@@ -247,8 +248,9 @@ impl Kafka {
     /// Tells a node to stop in order, and waits until it has ended. It hands the partitions that it
     /// leads over to others.
     ///
-    /// Does nothing if the node does not run. A node does not stop in order while no majority of the
-    /// nodes runs: [`kill`](Self::kill) the last one of a cluster, or stop all at the same time.
+    /// Does nothing if the node does not run. A node does not stop in order while no majority of
+    /// the nodes runs: [`kill`](Self::kill) the last one of a cluster, or stop all at the same
+    /// time.
     ///
     /// # Errors
     ///
@@ -285,8 +287,9 @@ impl Kafka {
     }
 
     /// Starts a node again after [`stop`](Self::stop), [`kill`](Self::kill) or a crash, on the same
-    /// ports and with the same data, and waits until it answers and is let into the cluster, at most
-    /// 60 s. That takes at least 3 s after a crash, unless `broker.session.timeout.ms` says otherwise.
+    /// ports and with the same data, and waits until it answers and is let into the cluster, at
+    /// most 60 s. That takes at least 3 s after a crash, unless `broker.session.timeout.ms` says
+    /// otherwise.
     ///
     /// A node is let in by a majority of the nodes, itself included. If fewer run, start as many
     /// as it takes at the same time.
@@ -309,8 +312,8 @@ impl Kafka {
         on_thread(move || inner.start_node(&inner.nodes[node], 1, || false)).await
     }
 
-    /// Stops a node where it is, with SIGSTOP. Connections stay open, and requests hang. In a cluster
-    /// of three, the others take its partitions over after 3 s.
+    /// Stops a node where it is, with SIGSTOP. Connections stay open, and requests hang. In a
+    /// cluster of three, the others take its partitions over after 3 s.
     ///
     /// # Errors
     ///

@@ -30,7 +30,8 @@ const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-
 /// The folder is `kafka-4.3.1`, some 55 MB, in `$KEYLANE_CACHE`, in `$XDG_CACHE_HOME/keylane` or in
 /// `~/.cache/keylane`: the first of these whose variable is set. It appears complete or not at all,
 /// and it does not hurt to fetch twice at a time. Nothing else stays behind, neither there nor in
-/// Maven's own folder, unless this process is killed: then a folder whose name begins with `.kafka`.
+/// Maven's own folder, unless this process is killed: then a folder whose name begins with
+/// `.kafka`.
 ///
 /// # Errors
 ///

@@ -7,8 +7,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::ServerError;
 use crate::proxy::Proxy;
 
-/// A proxy for each node, on a runtime of its own: tests that share a cluster have a runtime each, a
-/// test may block the only thread of its runtime in a client, and it may pause its clock.
+/// A proxy for each node, on a runtime of its own: tests that share a cluster have a runtime each,
+/// a test may block the only thread of its runtime in a client, and it may pause its clock.
 #[derive(Debug)]
 pub(super) struct Proxies {
     proxies: Vec<Proxy>,

@@ -65,8 +65,8 @@ pub(super) fn limited(socket: TcpSocket) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// One end. Closed with a reset, unless both directions have come to their end: bytes may be missing
-/// then, and a clean close would say that none is.
+/// One end. Closed with a reset, unless both directions have come to their end: bytes may be
+/// missing then, and a clean close would say that none is.
 pub(super) struct End {
     stream: TcpStream,
     is_closed: bool,

@@ -96,8 +96,8 @@ impl Way {
         self.free_at = None;
     }
 
-    /// Whether the first of `len` bytes that were read at `read_at` may pass. `len` is 0 for the end
-    /// of the bytes, which costs no bandwidth.
+    /// Whether the first of `len` bytes that were read at `read_at` may pass. `len` is 0 for the
+    /// end of the bytes, which costs no bandwidth.
     pub(super) fn permit(&mut self, now: Instant, read_at: Instant, len: usize) -> Permit {
         if self.is_cut {
             return Permit::Wait(None);

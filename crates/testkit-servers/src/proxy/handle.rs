@@ -120,9 +120,9 @@ impl Proxy {
         });
     }
 
-    /// Closes all connections with a TCP reset, on both sides and also during a cut. Bytes in flight
-    /// are lost. No byte passes on them after this call; the resets follow as soon as the runtime
-    /// runs. New connections work.
+    /// Closes all connections with a TCP reset, on both sides and also during a cut. Bytes in
+    /// flight are lost. No byte passes on them after this call; the resets follow as soon as the
+    /// runtime runs. New connections work.
     pub fn reset(&self) {
         self.change(|faults| faults.resets += 1);
     }
@@ -164,9 +164,9 @@ impl Proxy {
         self.change(|faults| faults.refuses = refuse);
     }
 
-    /// Holds all that goes in this direction back for so long, from when the proxy has read it. Zero
-    /// ends it. Each connection has at most 64 KiB on the way, which then limits its throughput:
-    /// with 50 ms to 1.3 MB per second.
+    /// Holds all that goes in this direction back for so long, from when the proxy has read it.
+    /// Zero ends it. Each connection has at most 64 KiB on the way, which then limits its
+    /// throughput: with 50 ms to 1.3 MB per second.
     pub fn delay(&self, direction: Direction, latency: Duration) {
         self.change(|faults| faults.way(direction).latency = latency);
     }

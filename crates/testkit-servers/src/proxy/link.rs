@@ -51,8 +51,8 @@ impl Link {
         faults.resets != self.resets
     }
 
-    /// Writes what may pass of `bytes`. The faults are locked meanwhile: no byte passes after a call
-    /// of the test returned that forbids it, and all connections count together.
+    /// Writes what may pass of `bytes`. The faults are locked meanwhile: no byte passes after a
+    /// call of the test returned that forbids it, and all connections count together.
     pub(super) fn pass(
         &self,
         direction: Direction,

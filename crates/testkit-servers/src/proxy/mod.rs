@@ -18,8 +18,8 @@
 //! - Bytes are lost only if their connection is reset: by a fault, by the client, by the server, or
 //!   because the proxy is dropped. A connection that lost bytes never ends with a clean close.
 //!   The kernel tells each end of a reset once: the call that reads, or the call that writes.
-//! - Buffers have a limit. The proxy holds 64 KiB for each direction of a connection, and then stops
-//!   reading: a slow reader slows its writer. The kernel's buffers come on top.
+//! - Buffers have a limit. The proxy holds 64 KiB for each direction of a connection, and then
+//!   stops reading: a slow reader slows its writer. The kernel's buffers come on top.
 //!
 //! # What differs from a cable
 //!

@@ -70,8 +70,8 @@ impl RedisBuilder {
 
     /// When the append-only file is written to the disk; by default [`Fsync::Always`].
     ///
-    /// What was answered outlives [`kill`](Redis::kill) with all three: the system still has it. The
-    /// file itself is switched off by `argument("appendonly", "no")`.
+    /// What was answered outlives [`kill`](Redis::kill) with all three: the system still has it.
+    /// The file itself is switched off by `argument("appendonly", "no")`.
     pub fn appendfsync(mut self, fsync: Fsync) -> Self {
         self.fsync = fsync;
         self
@@ -103,12 +103,12 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets a directive, such as `maxmemory` or `busy-reply-threshold`, without the two dashes. Words
-    /// of the value are separated by spaces. It wins over those of this module; one that the server
-    /// takes more than once can be given more than once.
+    /// Sets a directive, such as `maxmemory` or `busy-reply-threshold`, without the two dashes.
+    /// Words of the value are separated by spaces. It wins over those of this module; one that the
+    /// server takes more than once can be given more than once.
     ///
-    /// `bind`, `port`, `cluster-port`, `dir`, `daemonize`, `logfile` and `requirepass` belong to this
-    /// module: a server with others would not be found.
+    /// `bind`, `port`, `cluster-port`, `dir`, `daemonize`, `logfile` and `requirepass` belong to
+    /// this module: a server with others would not be found.
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.arguments.push((name.into(), value.into()));
         self
@@ -139,8 +139,8 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start); [`Ended`](ServerError::Ended) if these are the settings of a replica:
-    /// in a cluster a node becomes one by a command.
+    /// As [`start`](Self::start); [`Ended`](ServerError::Ended) if these are the settings of a
+    /// replica: in a cluster a node becomes one by a command.
     ///
     /// # Panics
     ///
@@ -148,7 +148,8 @@ impl RedisBuilder {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is ready.
+    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is
+    /// ready.
     pub async fn start_cluster(self, nodes: usize) -> Result<RedisCluster, ServerError> {
         assert!(nodes > 0, "a cluster has one node at least");
         on_thread(move || RedisCluster::create(&self, nodes)).await

@@ -18,10 +18,10 @@ const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A cluster of servers of a test, each of them a primary with an equal part of the slots.
 ///
-/// Each node is a [`Redis`], which a test kills, starts again and pauses on its own. A node that does
-/// not answer counts as failed after 3 s, and the cluster takes no commands until it is back;
-/// `argument("cluster-node-timeout", ..)` and `argument("cluster-require-full-coverage", "no")` change
-/// that.
+/// Each node is a [`Redis`], which a test kills, starts again and pauses on its own. A node that
+/// does not answer counts as failed after 3 s, and the cluster takes no commands until it is back;
+/// `argument("cluster-node-timeout", ..)` and `argument("cluster-require-full-coverage", "no")`
+/// change that.
 ///
 /// # Examples
 ///
@@ -48,8 +48,8 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if a
-    /// node does not start or the nodes do not agree.
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if
+    /// a node does not start or the nodes do not agree.
     ///
     /// # Panics
     ///
@@ -57,7 +57,8 @@ impl RedisCluster {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is ready.
+    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is
+    /// ready.
     pub async fn start(kind: RedisKind, nodes: usize) -> Result<Self, ServerError> {
         Redis::builder(kind).start_cluster(nodes).await
     }
@@ -110,7 +111,8 @@ impl RedisCluster {
         self.nodes.iter().map(Redis::url).collect()
     }
 
-    /// Waits until each node sees all others and says that the cluster takes commands, at most 60 s.
+    /// Waits until each node sees all others and says that the cluster takes commands, at most 60
+    /// s.
     ///
     /// # Errors
     ///

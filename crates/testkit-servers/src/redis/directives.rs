@@ -14,8 +14,8 @@ pub(super) struct Place<'a> {
     pub(super) data: &'a Path,
 }
 
-/// After how many milliseconds a node that does not answer counts as failed, and after twice as many
-/// as alive again. A test would wait for the server's own 15 s.
+/// After how many milliseconds a node that does not answer counts as failed, and after twice as
+/// many as alive again. A test would wait for the server's own 15 s.
 const NODE_TIMEOUT: &str = "3000";
 
 /// All arguments of the server.

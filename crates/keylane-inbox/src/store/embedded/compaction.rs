@@ -13,8 +13,8 @@ use super::shared::{Counts, Shared, State};
 /// else is written or read meanwhile.
 ///
 /// So it is done when the file has been more than twice as long as it needs to be for some time,
-/// and the longer, the more there is to move: while a backlog is worked off it would be in vain, also
-/// if half of it belongs to a key that is blocked.
+/// and the longer, the more there is to move: while a backlog is worked off it would be in vain,
+/// also if half of it belongs to a key that is blocked.
 #[derive(Debug)]
 pub(super) struct Compaction {
     /// A file may always be so much longer.
@@ -28,8 +28,8 @@ pub(super) struct Compaction {
     noticed: Option<(Instant, u64)>,
 }
 
-/// The file must have been too long for so much longer with each so many live bytes. To move them takes
-/// 20 to 60 ms, so a wait of a second keeps the others waiting for a small part of the time.
+/// The file must have been too long for so much longer with each so many live bytes. To move them
+/// takes 20 to 60 ms, so a wait of a second keeps the others waiting for a small part of the time.
 const LIVE_PER_PATIENCE: u64 = 2 << 20;
 
 impl Compaction {

@@ -31,10 +31,11 @@
 //
 // A file can be written after its directory was removed or renamed, or a copy was put in its place,
 // and no later process finds what was written. So the writer compares the files that it has open
-// with those that the paths name: once a second, when it is told to close, and between each commit and its
-// answers. A copy that is written over the database has its name and its inode: there the header is compared
-// with what was written last, once a second and before each commit. What is not in its place is not
-// written: the database is let go of, and opened again once the same files are back.
+// with those that the paths name: once a second, when it is told to close, and between each commit
+// and its answers. A copy that is written over the database has its name and its inode: there the
+// header is compared with what was written last, once a second and before each commit. What is not
+// in its place is not written: the database is let go of, and opened again once the same files are
+// back.
 //
 // A read that fails makes the database refuse everything as well. Its caller hears of it, and tells
 // the writer to open the database again.

@@ -15,8 +15,9 @@ pub enum SyncMode {
     #[default]
     LosesNothing,
     /// Answers at once, and writes at least this often. When the process dies, or the power or the
-    /// disk fails, what was answered within this time is gone: messages that were accepted, and the marks of
-    /// those that were done, which are then handled again. What is older is there, and whole.
+    /// disk fails, what was answered within this time is gone: messages that were accepted, and the
+    /// marks of those that were done, which are then handled again. What is older is there, and
+    /// whole.
     LosesUpTo(Duration),
 }
 

@@ -86,8 +86,9 @@ impl Totals {
         }
     }
 
-    /// Whether the file of starts may be stamped so: it may be behind by one opening, if the process died
-    /// before it had stamped it with this one. A stamp of the first format knows of no history.
+    /// Whether the file of starts may be stamped so: it may be behind by one opening, if the
+    /// process died before it had stamped it with this one. A stamp of the first format knows of no
+    /// history.
     pub(super) fn is_stamped(&self, stamp: Stamp) -> bool {
         match stamp.history {
             0 => true,

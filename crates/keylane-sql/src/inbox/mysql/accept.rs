@@ -4,10 +4,10 @@
 //! row of the key in `keys`, draws its sequences then, and has the lock until it commits. Rows are
 //! locked in the order of their lanes.
 //!
-//! A row of `lanes` is there exactly if that of `keys` is: both come in one transaction and go in one
-//! that has the lock of the key. The transaction that has that lock knows by it whether the lane is there, and
-//! does not touch a row of `lanes` that is: an insert that finds its row would lock it until the
-//! commit, and a consumer would wait for a transaction of the user's.
+//! A row of `lanes` is there exactly if that of `keys` is: both come in one transaction and go in
+//! one that has the lock of the key. The transaction that has that lock knows by it whether the
+//! lane is there, and does not touch a row of `lanes` that is: an insert that finds its row would
+//! lock it until the commit, and a consumer would wait for a transaction of the user's.
 
 use std::collections::{BTreeSet, HashMap};
 

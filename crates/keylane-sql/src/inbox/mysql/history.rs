@@ -26,17 +26,18 @@ const ASK: &str = "show global variables where variable_name in
 const ALONE: &str =
     "insert into {history} (one, id) values (1, '') on duplicate key update one = 1";
 
-/// A process that vanishes in the middle would keep all others from entering for as long as the server does
-/// not find out: by default, for eight hours. MariaDB ends such a transaction after these seconds, and alone
-/// reads such a comment; MySQL has no time limit for transactions that are idle.
+/// A process that vanishes in the middle would keep all others from entering for as long as the
+/// server does not find out: by default, for eight hours. MariaDB ends such a transaction after
+/// these seconds, and alone reads such a comment; MySQL has no time limit for transactions that are
+/// idle.
 const IDLE: &str = "set @keylane_idle = 0 /*M!100300 + @@session.idle_transaction_timeout,
     session idle_transaction_timeout = 5 */";
 
 const IDLE_AS_BEFORE: &str = "set @keylane_idle = 0 /*M!100300 + @keylane_idle,
     session idle_transaction_timeout = @keylane_idle */";
 
-/// A row of `lanes` is there exactly if one of `keys` is, and that if messages of the key are. Turns
-/// lock lanes in this order, and keys after them; those who accept lock keys in this order.
+/// A row of `lanes` is there exactly if one of `keys` is, and that if messages of the key are.
+/// Turns lock lanes in this order, and keys after them; those who accept lock keys in this order.
 const FIND: [&str; 3] = [
     "delete lanes from {lanes} lanes force index (primary)
      left join {keys} `keys` force index (primary) on `keys`.lane = lanes.lane

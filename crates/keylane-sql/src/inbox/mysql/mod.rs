@@ -8,9 +8,9 @@
 //! databases begin with, all plain reads of a transaction see what the first of them saw, which may
 //! be older than a row that was locked in between; and rows that are not there are locked as well.
 //!
-//! Each statement that locks rows by their keys is forced to use the index: of a table that is small,
-//! or was when it was last looked at, the databases would read all rows, and wait for each that
-//! another transaction has locked.
+//! Each statement that locks rows by their keys is forced to use the index: of a table that is
+//! small, or was when it was last looked at, the databases would read all rows, and wait for each
+//! that another transaction has locked.
 
 mod accept;
 pub(super) use accept::{Bounds, accept_on};

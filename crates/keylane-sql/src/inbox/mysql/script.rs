@@ -8,7 +8,8 @@ use crate::tables::{Quote, Tables};
 /// How long a text becomes before it goes. Servers refuse texts that are too long.
 const LONGEST: usize = 1 << 20;
 
-/// Statements for one connection, which go to the server in as few texts as possible, in their order.
+/// Statements for one connection, which go to the server in as few texts as possible, in their
+/// order.
 pub(super) struct Script<'a> {
     pub(super) connection: &'a mut MySqlConnection,
     tables: &'a Tables,

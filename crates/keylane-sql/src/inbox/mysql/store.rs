@@ -332,8 +332,8 @@ impl Backend for MySql {
              and not exists (select 1 from {{workers}} where id = {worker} and history <> {})",
             self.history.here(),
         );
-        // If another one has locked the whole table of letters, this waits before it has locked any row. The
-        // lane stays ours until the commit.
+        // If another one has locked the whole table of letters, this waits before it has locked any
+        // row. The lane stays ours until the commit.
         let lock = format!(
             "select 0 as is_ours from {{letters}} where false for update;
              select 1 as is_ours from {{lanes}} lanes where {ours} lock in share mode;

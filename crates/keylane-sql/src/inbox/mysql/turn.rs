@@ -2,18 +2,18 @@
 //!
 //! The first one changes, and has all locks. It locks the lanes that something is said about, in
 //! their order, and those of them that are ours stay so until it commits; what is said about others
-//! does nothing. It waits for no lock of those who accept: keys that it would lock are skipped where
-//! they are locked.
+//! does nothing. It waits for no lock of those who accept: keys that it would lock are skipped
+//! where they are locked.
 //!
 //! The second one reads, by one snapshot that is taken when all of that is committed. So it sees
 //! nothing that an earlier owner of a lane has removed: that one has committed before the lane was
 //! free. And no lock is held while messages are on their way. If a lane is lost in between, its
-//! messages may be missing, or may be those of its next owner; nothing that is said about it is taken
-//! then.
+//! messages may be missing, or may be those of its next owner; nothing that is said about it is
+//! taken then.
 //!
-//! Which lanes are read is known only at the server, which writes that statement itself: one limited
-//! select for each lane, because neither database could limit the rows of each lane otherwise without
-//! reading all of them.
+//! Which lanes are read is known only at the server, which writes that statement itself: one
+//! limited select for each lane, because neither database could limit the rows of each lane
+//! otherwise without reading all of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -38,7 +38,8 @@ const FOUND: i64 = 2;
 const WAITS: i64 = 3;
 pub(super) const ELSEWHERE: i64 = 4;
 
-/// Whether the worker has joined in the history that the server has. It is read once, before all else.
+/// Whether the worker has joined in the history that the server has. It is read once, before all
+/// else.
 const IS_HERE: &str = "@keylane_here";
 
 /// When this round trip has begun.

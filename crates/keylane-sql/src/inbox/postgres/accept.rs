@@ -2,8 +2,8 @@
 //!
 //! Those who accept messages of one key come one after the other: each locks the row of the key in
 //! `keys`, draws its sequences then, and has the lock until it commits. So the sequences of a key
-//! grow in the order of its commits, and a message that commits late is not passed by a later one of
-//! its key. Rows are locked in the order of their lanes.
+//! grow in the order of its commits, and a message that commits late is not passed by a later one
+//! of its key. Rows are locked in the order of their lanes.
 
 use std::collections::{HashMap, HashSet};
 

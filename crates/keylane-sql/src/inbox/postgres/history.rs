@@ -23,8 +23,9 @@ const IS_KNOWN: &str = "
         else exists (select from {history} where id = {here}) end
 ";
 
-/// Each statement sees what was committed before it. A process that vanishes between two of them would keep
-/// all others from entering for as long as the server does not find out: with its defaults, for hours.
+/// Each statement sees what was committed before it. A process that vanishes between two of them
+/// would keep all others from entering for as long as the server does not find out: with its
+/// defaults, for hours.
 const BEGIN: &str = "set transaction isolation level read committed;
     set local idle_in_transaction_session_timeout = '5s'";
 
@@ -47,8 +48,8 @@ const RAISE: [&str; 2] = [
     where highest > last_value or highest = last_value and not is_called",
 ];
 
-/// A row of `lanes` is there exactly if one of `keys` is, and that if messages of the key are. A key that
-/// another transaction is about to remove is waited for.
+/// A row of `lanes` is there exactly if one of `keys` is, and that if messages of the key are. A
+/// key that another transaction is about to remove is waited for.
 const FIND: [&str; 3] = [
     "delete from {lanes} lanes where not exists (select from {keys} keys where keys.lane = lanes.lane)",
     "insert into {keys} (lane, last)

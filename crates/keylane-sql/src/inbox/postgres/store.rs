@@ -143,8 +143,8 @@ const RENEW: &str = "
     where id = $1 and runs_out > clock_timestamp() and history = {here} and renewals >= $3
 ";
 
-/// Lanes of workers that are named in `dead`, one index scan for each: joined otherwise, the planner
-/// might read all lanes.
+/// Lanes of workers that are named in `dead`, one index scan for each: joined otherwise, the
+/// planner might read all lanes.
 const FREED: &str = "
     update {lanes} lanes
     set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
@@ -160,8 +160,9 @@ const FREED: &str = "
     returning lanes.lane
 ";
 
-/// A worker that has run out can neither renew nor claim any more, so its lanes may go one part after
-/// the other. Its row stays for a minute: a turn that had begun in time may bring more of them.
+/// A worker that has run out can neither renew nor claim any more, so its lanes may go one part
+/// after the other. Its row stays for a minute: a turn that had begun in time may bring more of
+/// them.
 const FREE_DEAD: &str = "
     with dead as materialized (
         select id from {workers} where runs_out <= clock_timestamp()

@@ -1,9 +1,9 @@
 //! One round trip of a source.
 //!
 //! Its claims read the messages of a lane in the same statement that claims it, and so by one
-//! snapshot. `free` has the places of the rows as they are when they are locked, `claimed` looks there
-//! by the snapshot: it does not see a row that was changed in between. Another worker had that lane,
-//! and what that one has done would be seen as waiting.
+//! snapshot. `free` has the places of the rows as they are when they are locked, `claimed` looks
+//! there by the snapshot: it does not see a row that was changed in between. Another worker had
+//! that lane, and what that one has done would be seen as waiting.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -22,20 +22,20 @@ use crate::inbox::turn::{
 };
 use crate::lent::Lent;
 
-/// Joins of what was sent are lateral, and its memberships hashed (`is true` keeps them from becoming
-/// joins, and from choosing an index): the planner knows neither how many rows an array has nor how many
-/// lanes a worker, and would compare all with all.
+/// Joins of what was sent are lateral, and its memberships hashed (`is true` keeps them from
+/// becoming joins, and from choosing an index): the planner knows neither how many rows an array
+/// has nor how many lanes a worker, and would compare all with all.
 ///
 /// A lane that is left needs no look into an index: its row and that of its key are where they were
 /// seen, or it stays. A token is of one claim only.
 ///
-/// A key with one message needs none to read that: the lane knows where it was stored. It is not looked
-/// at there if there were others, or a letter waits again.
+/// A key with one message needs none to read that: the lane knows where it was stored. It is not
+/// looked at there if there were others, or a letter waits again.
 ///
-/// A row without `xmax` was neither changed nor locked. Rows that other claims are about to have are passed
-/// at a glance by that, instead of by an attempt to lock each; those that an aborted claim had are for a
-/// claim of all free lanes. It is a `case` so that the planner believes it to be true of half of the rows,
-/// and goes through the index.
+/// A row without `xmax` was neither changed nor locked. Rows that other claims are about to have
+/// are passed at a glance by that, instead of by an attempt to lock each; those that an aborted
+/// claim had are for a claim of all free lanes. It is a `case` so that the planner believes it to
+/// be true of half of the rows, and goes through the index.
 const TURN: &str = "
     with elsewhere as materialized (
         select history, {here} as here from {workers} where id = $1 and history <> {here}

@@ -13,7 +13,8 @@ use crate::error::SqlError;
 /// How often the same failure is told at most.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// An error that the next try may mend is a failure of the part when it is there so many times in a row.
+/// An error that the next try may mend is a failure of the part when it is there so many times in a
+/// row.
 const IN_A_ROW: u32 = 3;
 
 /// What fails, by what shows that it is well again.

@@ -1,8 +1,8 @@
 //! Attempts that are noted before they start, and those that have dropped their transactions.
 //!
-//! The first attempt at a message that is handed over needs no note: if the worker dies with it, its
-//! lane is known to have had a death, and the messages in it are looked at one by one from then on.
-//! Each further attempt is noted in the row of the message.
+//! The first attempt at a message that is handed over needs no note: if the worker dies with it,
+//! its lane is known to have had a death, and the messages in it are looked at one by one from then
+//! on. Each further attempt is noted in the row of the message.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +37,8 @@ struct Noted {
     /// Attempts that are in the rows, or about to be, by sequence.
     attempts: HashMap<u64, NotedAttempts>,
     wanted: Vec<(LaneId, u64, u32)>,
-    /// Messages that have settled as done by an attempt that has dropped its transaction, and the number
-    /// of that attempt.
+    /// Messages that have settled as done by an attempt that has dropped its transaction, and the
+    /// number of that attempt.
     dropped: HashMap<InHand, u32>,
 }
 

@@ -1,9 +1,9 @@
 //! The lanes that a source has claimed: what of them is handed over, and what to say and to ask in
 //! the next round trip. Pure.
 //!
-//! Two round trips may be under way at a time, on two connections, and the database may do the second
-//! one first. So a lane is asked for, or left, in one of them only; and it is left when nothing is under
-//! way that is said about it in the other one: that would find the lane gone.
+//! Two round trips may be under way at a time, on two connections, and the database may do the
+//! second one first. So a lane is asked for, or left, in one of them only; and it is left when
+//! nothing is under way that is said about it in the other one: that would find the lane gone.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -23,25 +23,26 @@ const MOST: usize = 1_024;
 /// trips at a time have as much to do each.
 const ASKED: usize = 4_096;
 
-/// So many messages of a lane are asked for at least, if lanes have so many: each lane costs more than
-/// a message.
+/// So many messages of a lane are asked for at least, if lanes have so many: each lane costs more
+/// than a message.
 const SHARE: usize = 16;
 
 /// So many messages of a lane are looked at one by one after a worker has died with it. It is the
 /// most that a worker has of a lane by default; one of them may be what killed it.
 const SUSPECTS: u32 = 256;
 
-/// One claim of so many looks at all free lanes, and the others only behind the one that was claimed
-/// last: before it a database would look at what is left of all that were claimed. Those that are passed,
-/// because they were committed late or another worker was about to have them, wait for that one.
+/// One claim of so many looks at all free lanes, and the others only behind the one that was
+/// claimed last: before it a database would look at what is left of all that were claimed. Those
+/// that are passed, because they were committed late or another worker was about to have them, wait
+/// for that one.
 const FROM_THE_FIRST: usize = 8;
 
-/// After messages were left out because of the limit of bytes, so many turns sum them up. It costs a
-/// database more than to look at each message by itself.
+/// After messages were left out because of the limit of bytes, so many turns sum them up. It costs
+/// a database more than to look at each message by itself.
 const SUMMED: usize = 64;
 
-/// How many windows of a lane may be handed over if its messages have versions: they may come in any
-/// order, and the one that is next must not stay behind.
+/// How many windows of a lane may be handed over if its messages have versions: they may come in
+/// any order, and the one that is next must not stay behind.
 const VERSIONED: usize = 16;
 
 /// What is claimed.
@@ -95,7 +96,8 @@ pub(super) struct Limits {
 #[derive(Debug)]
 struct Lane {
     token: u64,
-    /// The messages that are handed over, or about to be, in their order; and how many bytes each has.
+    /// The messages that are handed over, or about to be, in their order; and how many bytes each
+    /// has.
     out: VecDeque<(MessageRef, usize)>,
     /// Everything up to here was brought.
     after: u64,
@@ -150,8 +152,8 @@ pub(super) struct Applied {
     pub(super) ready: Vec<Ready>,
     /// What is to come back, if it has not started: letters wait again in front of it.
     pub(super) recalled: Vec<(LaneId, MessageRef)>,
-    /// A claim of ours is not ours any more, and so none is; or what is held is of another history of
-    /// the database.
+    /// A claim of ours is not ours any more, and so none is; or what is held is of another history
+    /// of the database.
     pub(super) is_lost: bool,
 }
 
@@ -207,8 +209,8 @@ impl Lanes {
         versioned.into_iter().for_each(|lane| self.queue(lane));
     }
 
-    /// It is time to look at the lanes that are waited for as well: letters may wait again in front of
-    /// what is handed over.
+    /// It is time to look at the lanes that are waited for as well: letters may wait again in front
+    /// of what is handed over.
     pub(super) fn check(&mut self) {
         self.checks = true;
     }
@@ -265,7 +267,8 @@ impl Lanes {
         self.queue(id);
     }
 
-    /// An attempt is about to start that must be noted first, unless the message is not here any more.
+    /// An attempt is about to start that must be noted first, unless the message is not here any
+    /// more.
     pub(super) fn note_attempt(&mut self, id: LaneId, sequence: u64, attempts: u32) {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
@@ -311,8 +314,8 @@ impl Lanes {
         let share = room / (self.busy.len() + free).max(1);
         let least = self.depth.min(SHARE).min(self.limits.window);
         let share = share.clamp(least, self.limits.window);
-        // A quarter of the room is for lanes that wait, so that none waits for all that is in others;
-        // of less than four, all of it in some turns.
+        // A quarter of the room is for lanes that wait, so that none waits for all that is in
+        // others; of less than four, all of it in some turns.
         self.turns = self.turns.wrapping_add(1);
         let kept_free = match free {
             0 => 0,
@@ -467,8 +470,8 @@ impl Lanes {
         lane.filter(|lane| lane.token == claimed.token)
     }
 
-    /// After an answer was lost, and while no turn is under way: these are our lanes, and no others.
-    /// False: one is not ours any more that was not about to be left.
+    /// After an answer was lost, and while no turn is under way: these are our lanes, and no
+    /// others. False: one is not ours any more that was not about to be left.
     pub(super) fn adopt(&mut self, found: &[Found]) -> bool {
         let theirs: HashMap<LaneId, u64> = (found.iter())
             .map(|found| (found.claimed.lane, found.claimed.token))

@@ -1,5 +1,5 @@
-//! Letters for messages whose handlers have dropped their transactions. They hold nothing up: until one is
-//! written, its message stays in the table, and its lane is not left.
+//! Letters for messages whose handlers have dropped their transactions. They hold nothing up: until
+//! one is written, its message stays in the table, and its lane is not left.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,8 +38,8 @@ impl Letters {
         self.unkept = Arc::new(Unkept::new(failures));
     }
 
-    /// Writes a letter in a task, and tries it again as long as that may help. `lost`: whether the claim has
-    /// ended.
+    /// Writes a letter in a task, and tries it again as long as that may help. `lost`: whether the
+    /// claim has ended.
     pub(super) fn write(
         &mut self,
         inbox: SqlInbox,
@@ -98,8 +98,8 @@ impl Letters {
     }
 }
 
-/// Messages of a session that could not become letters so far, and have not settled otherwise. `None`: the
-/// session has ended, while a try may still be under way.
+/// Messages of a session that could not become letters so far, and have not settled otherwise.
+/// `None`: the session has ended, while a try may still be under way.
 struct Unkept {
     messages: Mutex<Option<HashSet<MessageRef>>>,
     failures: Arc<Failures>,

@@ -33,8 +33,8 @@ use super::session::{self, Session};
 use super::settings::SourceSettings;
 use crate::error::{ErrorKind, SqlError};
 
-/// With so much to say, a second turn begins beside the first. With less, what there is to say waits
-/// for the answer, and for more of it: many small turns would cost the database more.
+/// With so much to say, a second turn begins beside the first. With less, what there is to say
+/// waits for the answer, and for more of it: many small turns would cost the database more.
 const BULK: usize = 1_024;
 
 /// How long a lane rests that could not be left because one who accepts has its key.
@@ -135,7 +135,8 @@ pub(super) enum CallResult {
     RoundTrip(Box<RoundTrip>, Result<Answer, SqlError>),
     /// `None`: the claims have ended.
     Lanes(Result<Option<Vec<Found>>, SqlError>),
-    /// Whether a message is a letter now. False: the claims have ended. With how many attempts it had.
+    /// Whether a message is a letter now. False: the claims have ended. With how many attempts it
+    /// had.
     Letter(Position, u32, Result<bool, SqlError>),
 }
 
@@ -148,12 +149,11 @@ impl SqlInbox {
     /// writes afterwards changes nothing, because its claims have other tokens. With
     /// `OnExhausted::AtSource` the inbox keeps the dead letters.
     ///
-    /// What fails while the rest goes on is in
-    /// `IntakeStats::failed_parts` as long as it does, and is tried
-    /// again: `messages` (they cannot be claimed, read or removed: a right or a table is missing),
-    /// `claims` (they cannot be renewed), `letters`, `keys of dead workers`, `keys without a worker`,
-    /// `old ids`. Where what is done cannot be told, or the source cannot join, it fails as a whole, and is
-    /// opened again until it can.
+    /// What fails while the rest goes on is in `IntakeStats::failed_parts` as long as it does, and
+    /// is tried again: `messages` (they cannot be claimed, read or removed: a right or a table is
+    /// missing), `claims` (they cannot be renewed), `letters`, `keys of dead workers`,
+    /// `keys without a worker`, `old ids`. Where what is done cannot be told, or the source cannot
+    /// join, it fails as a whole, and is opened again until it can.
     ///
     /// # Examples
     ///
@@ -370,8 +370,8 @@ impl Source for SqlSource {
                 }
             }
         }
-        // What is done need not wait for the next call of `receive`. It makes room, unless there is to
-        // be none.
+        // What is done need not wait for the next call of `receive`. It makes room, unless there is
+        // to be none.
         if self.room > 0 {
             self.room += settled.len();
         }
@@ -494,7 +494,8 @@ impl SqlSource {
         self.starts.forget_all_but(self.opening);
     }
 
-    /// Its claims have ended, or are not what they were taken for. What is still answered is of them.
+    /// Its claims have ended, or are not what they were taken for. What is still answered is of
+    /// them.
     fn end_session(&mut self) {
         let mut calls = std::mem::take(&mut self.calls);
         calls.extend(self.letters.take_under_way());
@@ -511,8 +512,8 @@ impl SqlSource {
         }
     }
 
-    /// The worker that the source was before leaves, unless its claims have run out. May be dropped and
-    /// called again.
+    /// The worker that the source was before leaves, unless its claims have run out. May be dropped
+    /// and called again.
     async fn leave(&mut self) -> Result<(), SourceError> {
         let Some(leaving) = &mut self.leaving else {
             return Ok(());
@@ -562,7 +563,8 @@ impl SqlSource {
         Ok(Received::Lost(vec![lost]))
     }
 
-    /// Says what there is to say and asks for more, unless calls are under way or one failed just now.
+    /// Says what there is to say and asks for more, unless calls are under way or one failed just
+    /// now.
     fn begin_call(&mut self) {
         if self.retry_at.is_some() {
             return;
@@ -783,8 +785,8 @@ impl SqlSource {
     }
 }
 
-/// A worker leaves, from then on, and behind the calls that are under way for it: a turn that comes later
-/// could claim more.
+/// A worker leaves, from then on, and behind the calls that are under way for it: a turn that comes
+/// later could claim more.
 fn leave(
     inbox: SqlInbox,
     worker: u64,

@@ -87,8 +87,8 @@ impl Session {
         *self.lost.borrow()
     }
 
-    /// Whether the claims go on at the database: they would keep their keys from all others, and from
-    /// this worker under its next name, until they run out.
+    /// Whether the claims go on at the database: they would keep their keys from all others, and
+    /// from this worker under its next name, until they run out.
     pub(super) fn is_to_be_left(&self) -> bool {
         self.is_changed.load(Ordering::SeqCst)
     }
@@ -137,8 +137,8 @@ async fn renew<F>(
                 }
                 Ok(Err(error)) => {
                     failures.fail(Part::Claims, &error);
-                    // A call that fails at once, as that of a closed pool, is never too late for the
-                    // timeout.
+                    // A call that fails at once, as that of a closed pool, is never too late for
+                    // the timeout.
                     if Instant::now() >= gives_up_at {
                         lost.send_replace(true);
                         return;

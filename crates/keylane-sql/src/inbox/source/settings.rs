@@ -69,9 +69,9 @@ impl SourceSettings {
         self
     }
 
-    /// How long the claims of this process last unless they are renewed, and they are three times as
-    /// often; 15 seconds by default, and at least 1. When a process dies, others have its keys this
-    /// much later and up to two seconds more.
+    /// How long the claims of this process last unless they are renewed, and they are three times
+    /// as often; 15 seconds by default, and at least 1. When a process dies, others have its keys
+    /// this much later and up to two seconds more.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.max(Duration::from_secs(1));

@@ -23,8 +23,8 @@ enum Step {
     Accept(Vec<u8>),
     /// A round trip begins, unless two are under way.
     Begin,
-    /// The first or the last of those that are under way is done, or does not reach the database; and
-    /// is answered, or the answer is lost.
+    /// The first or the last of those that are under way is done, or does not reach the database;
+    /// and is answered, or the answer is lost.
     Do(bool),
     Answer {
         first: bool,
@@ -363,7 +363,8 @@ impl World {
         let sequence = self.handed.get_mut(&lane)?.pop_front()?;
         let waits = self.database.messages.range((lane, 0)..(lane, sequence));
         let earlier: Vec<u64> = waits.map(|((_, earlier), _)| *earlier).collect();
-        // What is done may not be told yet; what was redriven may have come after this one went out.
+        // What is done may not be told yet; what was redriven may have come after this one went
+        // out.
         let passed = (earlier.iter())
             .filter(|earlier| !self.handled.contains(earlier) && !self.redriven.contains(earlier));
         assert_eq!(
@@ -502,8 +503,8 @@ fn what_is_told_during_a_turn_is_claimed() {
     assert!(world.lanes.turn(WORKER, 20).claim > 0);
 }
 
-/// What is done of a lane is told in a turn that is under way: the lane is not left beside it, where the
-/// database may do that first.
+/// What is done of a lane is told in a turn that is under way: the lane is not left beside it,
+/// where the database may do that first.
 #[test]
 fn a_lane_is_left_when_all_of_it_is_told() {
     let mut world = roomy();
@@ -571,7 +572,8 @@ fn all_free_lanes_are_looked_at() {
     assert_eq!(world.handed[&id(2)].len(), 1);
 }
 
-/// A lane is left, and claimed anew by a turn that is answered first: it is ours under the new token.
+/// A lane is left, and claimed anew by a turn that is answered first: it is ours under the new
+/// token.
 #[test]
 fn a_lane_that_is_claimed_anew_has_another_token() {
     let mut world = roomy();
@@ -591,8 +593,8 @@ fn a_lane_that_is_claimed_anew_has_another_token() {
     world.finish();
 }
 
-/// More is waiting in a lane that is ours than there is room for, and goes on waiting: a lane that comes
-/// then is claimed all the same.
+/// More is waiting in a lane that is ours than there is room for, and goes on waiting: a lane that
+/// comes then is claimed all the same.
 #[test]
 fn a_lane_does_not_wait_for_all_that_is_in_others() {
     let mut world = World::new(Limits {

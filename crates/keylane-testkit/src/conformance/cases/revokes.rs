@@ -139,8 +139,8 @@ pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     stage.inject(Fault::Lose).await?;
     let parted = || stage.witness.seen().lost + stage.witness.seen().failures > 0;
     stage.until("the source has said so", parted).await?;
-    // The witness hears it right before the intake does. They may be of two parts of the source, which are
-    // lost one after the other.
+    // The witness hears it right before the intake does. They may be of two parts of the source,
+    // which are lost one after the other.
     let mut taken_back = 0;
     let heard = || {
         for event in std::iter::from_fn(|| events.try_recv()) {
@@ -156,7 +156,8 @@ pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     };
     stage.until("the intake has heard it", heard).await?;
     gate.release(2);
-    // After a loss they are dropped. A source that fails may have its lease, and they end in their time.
+    // After a loss they are dropped. A source that fails may have its lease, and they end in their
+    // time.
     let back = || intake.stats().given_back == 2;
     stage.until("both went back", back).await?;
     gate.open();
