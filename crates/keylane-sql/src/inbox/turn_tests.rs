@@ -1,4 +1,4 @@
-//! What a backend must do, on real servers.
+//! Tests of the backends on real servers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ type Shared = Arc<dyn Backend>;
 
 async fn at(address: String) -> Shared {
     let database = Database::connect(&address).await.unwrap();
-    // Names of which each must be quoted.
+    // Each of these names must be quoted.
     let tables = Tables::new().prefix("Key_").unwrap();
     database.migrate(&tables).await.unwrap();
     match database.0 {
@@ -122,14 +122,14 @@ async fn claim(backend: &Shared, worker: u64, count: u32) -> Answer {
     backend.turn(&claiming(worker, count, 10)).await.unwrap()
 }
 
-/// The only lane, claimed.
+/// Claims the only lane.
 async fn claim_one(backend: &Shared, worker: u64) -> Found {
     let answer = claim(backend, worker, 10).await;
     assert_eq!(answer.lanes.len(), 1);
     answer.lanes[0]
 }
 
-/// What names a message of a claimed lane for good.
+/// Returns the permanent name of a message of a claimed lane.
 async fn name(backend: &Shared, worker: u64, claimed: Claimed, sequence: u64) -> MessageRef {
     let turn = fetches(worker, claimed, sequence - 1, 1);
     let answer = backend.turn(&turn).await.unwrap();
@@ -163,7 +163,7 @@ fn fetches(worker: u64, claimed: Claimed, after: u64, count: u32) -> RoundTrip {
     }
 }
 
-/// Nothing waits in it, as far as this worker knows.
+/// Leaves a lane in which no message waits, as far as this worker knows.
 fn left(found: &Found) -> Leave {
     Leave {
         claimed: found.claimed,
