@@ -395,11 +395,11 @@ impl Writer {
             return Err(error);
         }
         let live = self.totals.live_bytes();
-        // Opening makes commits durable, and the marks and the stamp must be durable before them.
+        // It makes commits durable, and the marks and the stamp must be durable before them.
         let synced = self.sync_marks();
         match synced.and_then(|()| self.compaction.run(&self.shared, live)) {
             Ok(length) => {
-                // Opening has made the other commits durable.
+                // It has committed everything that was not durable.
                 self.unsynced = None;
                 Ok(length)
             }
