@@ -1,4 +1,4 @@
-//! What a history does not contain.
+//! Evidence that a history does not contain.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::events::{Id, Key};
 
-/// What a test knows besides the history: its settings, and the figures it measured.
+/// The knowledge of a test besides the history: its settings, and the figures it measured.
 ///
-/// Nothing is assumed. Rules that need missing evidence are not judged.
+/// The checker assumes nothing. It does not judge rules whose evidence is missing.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     pub(super) quiescent: Option<Instant>,
@@ -66,7 +66,7 @@ impl Evidence {
         self
     }
 
-    /// These messages were given back unhandled, or interrupted and reported so.
+    /// These messages were given back unhandled, or interrupted and reported as such.
     pub fn handed_back(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.handed_back.extend(ids);
         self
@@ -85,8 +85,8 @@ impl Evidence {
         self
     }
 
-    /// The source hands messages over again without a reason, also those that were acked. They may
-    /// be handled again, and the order of a key is that of its first handlings.
+    /// The source hands messages over again without a reason, even acked ones. They may be handled
+    /// again, and the order of a key is that of its first handlings.
     pub fn redelivers(mut self) -> Self {
         self.redelivers = true;
         self
@@ -161,7 +161,7 @@ impl Evidence {
         self
     }
 
-    /// This many lanes were left at quiescence.
+    /// This many lanes remained at quiescence.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
@@ -244,14 +244,14 @@ pub(super) struct Faults {
     pub(super) within: Duration,
 }
 
-/// The permits that were left.
+/// The remaining permits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Permits {
     pub(super) free: usize,
     pub(super) max: usize,
 }
 
-/// The heap that was left.
+/// The remaining heap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heap {
     pub(super) before: u64,

@@ -31,7 +31,7 @@ pub enum Rule {
     Liveness,
     /// I12: tokens accepted by a sink never decrease.
     Fencing,
-    /// I13: at quiescence nothing is left behind.
+    /// I13: at quiescence no lane, permit or memory remains in use.
     Memory,
     /// I14: after a drain nothing runs, and every accepted message is in its report.
     Drain,

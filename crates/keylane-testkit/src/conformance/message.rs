@@ -5,12 +5,12 @@ use keylane::source::RawMessage;
 
 use crate::events::{Id, Key};
 
-/// The message `id` of a key. Its payload is its id, so that it is known wherever it is seen.
+/// Returns the message `id` of a key. Its payload is its id, so that it can be recognised.
 pub(super) fn message(key: Key, id: Id) -> RawMessage {
     RawMessage::new(id.to_be_bytes().to_vec()).key(key.to_string())
 }
 
-/// A payload of this size that begins with an id.
+/// Returns a payload of this size that begins with an id.
 pub(super) fn payload(id: Id, size: usize) -> Bytes {
     let mut payload = id.to_be_bytes().to_vec();
     payload.resize(size.max(8), 0xa5);

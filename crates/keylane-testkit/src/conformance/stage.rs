@@ -1,4 +1,4 @@
-//! Where one case plays: a site, what was published there, and what was seen.
+//! The stage of one case: a site, its published messages, and the observations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,13 +27,13 @@ pub(super) const REVOKE_WITHIN: Duration = Duration::from_millis(300);
 /// How long a source may be silent.
 pub(super) const STALL_AFTER: Duration = Duration::from_secs(2);
 
-/// How long to wait for what should not happen.
+/// How long to wait for an event that should not happen.
 pub(super) const A_WHILE: Duration = Duration::from_millis(200);
 
-/// Most handlers that run at once.
+/// The most handlers that run at once.
 const CONCURRENCY: usize = 16;
 
-/// What a case can be judged by in the end.
+/// The rules that judge a case at its end.
 const RULES: [Rule; 5] = [
     Rule::NoLoss,
     Rule::NoInvention,
@@ -54,7 +54,8 @@ pub(super) struct Stage<T: Site> {
     last_id: Id,
 }
 
-/// The builder of a consumer. An attempt that a revoke has ended may count, so there are several.
+/// Returns the builder of a consumer. An attempt that a revoke has ended may count, so there are
+/// several.
 pub(super) fn consumer()
 -> Builder<Bytes, RawMessage, ScriptError, impl Fn(&RawMessage) -> Option<Bytes> + Send + Sync> {
     Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
@@ -154,7 +155,7 @@ impl<T: Site> Stage<T> {
         self.intake_of(consumer, self.watched().await?, settings)
     }
 
-    /// Consumes a source of this site with something around it.
+    /// Consumes a source of this site inside a wrapper.
     pub(super) fn intake_of(
         &self,
         consumer: &Consumer,
@@ -244,7 +245,7 @@ impl<T: Site> Stage<T> {
         Ok(report)
     }
 
-    /// Everything was handled: waits until the server has nothing left, stops, and judges.
+    /// Waits until the server has nothing left, stops, and judges. Every message must be handled.
     pub(super) async fn finish(self, intake: Intake, evidence: Evidence) -> Result<(), Broken> {
         self.nothing_left().await?;
         self.stop(intake).await?;
