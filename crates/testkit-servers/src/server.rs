@@ -93,7 +93,7 @@ impl<K: Kind> Server<K> {
         Self::create(K::create).await
     }
 
-    /// Starts a server whose data this function creates.
+    /// Starts a server whose data `create` creates.
     pub(crate) async fn create(
         create: impl FnOnce(&Path) -> Result<K, ServerError> + Send + 'static,
     ) -> Result<Self, ServerError> {
