@@ -2,9 +2,9 @@
 //! means to hold and release handlers.
 //!
 //! ```text
-//!  test ──Script──► handlers ──┐                               ┌─► Verdict: every rule, and whether
-//!    │     Gate ──► hold them  ├─ Event ─► History ─► check ───┤     the evidence was enough
-//!    └─ LetterBox ─► sink ─────┘              Evidence ─┘      └─► Violations, with an excerpt
+//!  test ──Script──► handlers ──┐                             ┌─► Verdict: every rule, and whether
+//!    │     Gate ──► hold them  ├─ Event ─► History ─► check ─┤     the evidence was enough
+//!    └─ LetterBox ─► sink ─────┘              Evidence ─┘    └─► Violations, with an excerpt
 //! ```
 //!
 //! [`scenario`] puts these around a dispatcher. Most tests need no other part.
