@@ -95,7 +95,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Seeded by the operating system. Not for secrets.
+/// Returns random bits, seeded by the operating system. Not for secrets.
 pub(crate) fn random_bits() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::time::SystemTime::now())

@@ -430,7 +430,7 @@ mod tests {
         let _ = table.granted(key, Token(1), ttl, now, now);
     }
 
-    /// A table with one lease, granted by a call that was sent at that time.
+    /// Returns a table with one lease, granted by a call that was sent at that time.
     fn holding(sent: Instant) -> (Table, Bytes) {
         let (mut table, key) = (Table::new(), key("a"));
         assert!(table.ask(&key));
@@ -572,13 +572,13 @@ mod tests {
     }
 
     impl Table {
-        /// How many there are in both schedules.
+        /// Returns how many there are in both schedules.
         fn keys(&self) -> usize {
             let groups = self.ends.0.values().chain(self.renewals.0.values());
             groups.map(|group| group.keys.len()).sum()
         }
 
-        /// Each lease has its times in the schedules, and nothing else is counted there.
+        /// Checks that each lease has its times in the schedules, and that they contain no other.
         fn check(&self) {
             let held = || {
                 self.leases

@@ -70,7 +70,8 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
 pub(super) struct Driver(Arc<Shared>);
 
 impl Driver {
-    /// Created before the task is spawned: a runtime may drop a task that it has never polled.
+    /// Creates the driver. Call it before the task is spawned: a runtime may drop a task that it
+    /// has never polled.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self(shared)
     }

@@ -123,7 +123,7 @@ impl SqlError {
         }
     }
 
-    /// A row that differs from what this crate writes.
+    /// Returns the error for a row that differs from what this crate writes.
     pub(crate) fn damaged(sequence: u64) -> Self {
         Self {
             kind: ErrorKind::Other,
@@ -236,7 +236,8 @@ fn is_code_of_session(code: &str) -> bool {
     classes.iter().any(|class| code.starts_with(class))
 }
 
-/// The number of MySQL and MariaDB, where the five characters of the standard say too little.
+/// Returns the error number of MySQL or MariaDB. The five characters of the standard do not suffice
+/// there.
 fn number_of(error: &dyn DatabaseError) -> Option<u16> {
     let error = error.try_downcast_ref::<MySqlDatabaseError>();
     error.map(MySqlDatabaseError::number)

@@ -34,7 +34,7 @@ pub(crate) enum Quote {
 }
 
 impl Tables {
-    /// The prefix `keylane_`, in the schema of the connection.
+    /// Returns the default names: the prefix `keylane_`, in the schema of the connection.
     pub fn new() -> Self {
         Self {
             prefix: "keylane_".to_owned(),

@@ -116,7 +116,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The id of the message that the event is about, if there is one.
+    /// Returns the id of the message that the event is about, if there is one.
     pub fn id(&self) -> Option<Id> {
         match *self {
             Event::Sent { id, .. }

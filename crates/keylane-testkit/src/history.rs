@@ -147,7 +147,7 @@ impl History {
         })
     }
 
-    /// The events so far that `select` picks.
+    /// Returns the events so far that `select` picks.
     fn select<T>(&self, select: impl Fn(Event) -> Option<T>) -> Vec<T> {
         let records = self.lock();
         let events = records.iter().map(|record| record.event);

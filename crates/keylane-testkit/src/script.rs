@@ -388,7 +388,7 @@ mod tests {
             .collect()
     }
 
-    /// The text of the panic that `f` raises.
+    /// Returns the text of the panic that `f` raises.
     fn panic_of<R>(f: impl FnOnce() -> R) -> String {
         let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else {
             panic!("it did not panic")

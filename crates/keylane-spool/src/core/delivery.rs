@@ -80,7 +80,7 @@ impl Core {
         self.can_send() && (is_full || self.linger_until.is_none())
     }
 
-    /// While the sink fails, one batch at a time tries it.
+    /// Returns the most batches at once: one while the sink fails.
     fn most_batches(&self) -> usize {
         match self.sink_health.failures() {
             0 => self.settings.in_flight,

@@ -186,7 +186,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// `found` is the content of the journal, if there is one.
+    /// Creates the core. `found` is the content of the journal, if there is one.
     pub(super) fn new(
         settings: Settings,
         backoff: Backoff,
@@ -284,7 +284,7 @@ impl Core {
         self.resident == 0 || self.resident + size <= self.settings.window()
     }
 
-    /// The single place where a message in memory leaves the spool.
+    /// Settles a message. This is the only place where a message in memory leaves the spool.
     fn settle(&mut self, entry: &Entry) {
         self.resident -= entry.size;
         self.total -= entry.size as u64;

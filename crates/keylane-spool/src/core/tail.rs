@@ -13,7 +13,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// At the start all messages of the journal are only on the disk.
+    /// Creates the tail at the start, when all messages of the journal are only on the disk.
     pub(crate) fn found(found: Found) -> Self {
         let (from, to) = found.range.unwrap_or_default();
         Self {

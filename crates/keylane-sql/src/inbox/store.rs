@@ -195,7 +195,7 @@ impl InboxStore for SqlInbox {
         Ok(stats)
     }
 
-    /// The connections stay with their pool.
+    /// Waits for the calls in progress. The connections stay with their pool.
     async fn close(&self) -> Result<(), StoreError> {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         self.shared.calls.close();

@@ -139,8 +139,8 @@ fn start_of(key: &[u8]) -> Vec<u8> {
     key[..key.len().min(SHOWN)].to_vec()
 }
 
-/// Another owner has the lease for so many microseconds more, by the clock of the server. `None`:
-/// that owner got it while the statement ran.
+/// Returns the answer if another owner has the lease, for so many microseconds more by the clock of
+/// the server. `None`: that owner got it while the statement ran.
 fn taken(micros: Option<i64>, wish: &Wish) -> Answer {
     let micros = micros.map(|micros| u64::try_from(micros).unwrap_or(0));
     Answer::Taken {
@@ -148,8 +148,8 @@ fn taken(micros: Option<i64>, wish: &Wish) -> Answer {
     }
 }
 
-/// The places in the order of their ids. All callers lock rows in that order, so no two calls wait
-/// for each other.
+/// Returns the places in the order of their ids. All callers lock rows in that order, so no two
+/// calls wait for each other.
 fn in_order<T>(all: &[T], id: impl Fn(&T) -> Vec<u8>) -> Vec<(Vec<u8>, &T)> {
     let mut sorted: Vec<(Vec<u8>, &T)> = all.iter().map(|one| (id(one), one)).collect();
     sorted.sort_unstable_by(|one, other| one.0.cmp(&other.0));

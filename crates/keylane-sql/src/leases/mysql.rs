@@ -162,7 +162,7 @@ impl std::fmt::Debug for Leases {
     }
 }
 
-/// A table of claims, in the order of their ids.
+/// Returns a table of claims, in the order of their ids.
 fn claimed(sorted: &[(Vec<u8>, &Claim)]) -> String {
     let rows = sorted.iter().map(|(id, claim)| {
         let (id, token, ttl) = (hex(id), claim.token, micros(claim.ttl));

@@ -80,13 +80,13 @@ fn unlawful_attempts(story: &Story<'_>, id: Id, message: &Message) -> Vec<(Vec<u
     found
 }
 
-/// Whether a break in this range came before the end of the message was durable.
+/// Returns whether a break in this range came before the end of the message was durable.
 fn is_unknown_after(story: &Story<'_>, message: &Message, range: Range<usize>) -> bool {
     let breaks = story.breaks_between(range.start, range.end);
     breaks.iter().any(|b| message.is_unconfirmed_at(b.at))
 }
 
-/// Why a letter at `dead` is wrong. `neighbours` are the attempts of the key.
+/// Returns why a letter at `dead` is wrong. `neighbours` are the attempts of the key.
 fn unlawful_letter(
     story: &Story<'_>,
     message: &Message,

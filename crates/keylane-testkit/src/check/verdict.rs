@@ -1,4 +1,4 @@
-//! What the checker returns when no rule is broken.
+//! The result of the checker when no rule is broken.
 
 use std::fmt;
 

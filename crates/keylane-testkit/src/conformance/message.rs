@@ -17,13 +17,13 @@ pub(super) fn payload(id: Id, size: usize) -> Bytes {
     payload.into()
 }
 
-/// The id of a message, if it is one of the suite's.
+/// Returns the id of a message, if it is one of the suite's.
 pub(super) fn id_of(message: &RawMessage) -> Option<Id> {
     let id = message.payload.get(..8)?;
     Some(Id::from_be_bytes(id.try_into().ok()?))
 }
 
-/// The key of a message, if it is one of the suite's.
+/// Returns the key of a message, if it is one of the suite's.
 pub(super) fn key_of(message: &RawMessage) -> Option<Key> {
     let key = message.key.as_ref()?;
     std::str::from_utf8(key).ok()?.parse().ok()

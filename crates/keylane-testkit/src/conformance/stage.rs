@@ -65,7 +65,7 @@ pub(super) fn consumer()
         .on_exhausted(OnExhausted::Halt)
 }
 
-/// The script as a handler.
+/// Returns the script as a handler.
 pub(super) fn handler(
     script: Script,
 ) -> impl Fn(Context<Bytes>, RawMessage) -> Scripted + Send + Sync + 'static {
@@ -75,17 +75,17 @@ pub(super) fn handler(
     }
 }
 
-/// A consumer with the script as its handler.
+/// Returns a consumer with the script as its handler.
 pub(super) fn spawn(script: Script) -> Result<Consumer, Broken> {
     built(consumer().spawn(handler(script)))
 }
 
-/// A dispatcher that was built.
+/// Returns the dispatcher, or fails the case.
 pub(super) fn built<D>(spawned: Result<D, keylane::error::BuildError>) -> Result<D, Broken> {
     spawned.map_err(|error| Broken::new(error.to_string()))
 }
 
-/// How the suite consumes. Real servers are in real time, so the times are short.
+/// Returns the settings of all intakes. Real servers run in real time, so the times are short.
 pub(super) fn settings() -> IntakeSettings {
     IntakeSettings::new()
         .revoke_within(REVOKE_WITHIN)
@@ -166,13 +166,13 @@ impl<T: Site> Stage<T> {
         intake.map_err(|error| Broken::new(format!("it cannot be consumed: {error}")))
     }
 
-    /// A source of this site that is watched.
+    /// Returns a source of this site that is watched.
     pub(super) async fn watched(&self) -> Result<Witnessed<T::Source>, Broken> {
         let source = self.site.source().await?;
         Ok(Witnessed::new(source, &self.witness))
     }
 
-    /// A source that the case drives by itself.
+    /// Returns a source that the case drives by itself.
     pub(super) async fn direct(&self) -> Result<Direct<T::Source>, Broken> {
         let mut direct = Direct::new(self.site.source().await?, self.patience);
         direct.open().await?;
@@ -284,7 +284,7 @@ impl<T: Site> Stage<T> {
     }
 }
 
-/// S7: received = acked + dead-lettered + nacked + given back.
+/// Checks S7: received = acked + dead-lettered + nacked + given back.
 pub(super) fn adds_up(report: &IntakeReport) -> Result<(), Broken> {
     let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
     expect(sum == report.received, || {

@@ -181,7 +181,7 @@ impl State {
         }
     }
 
-    /// The owner of each partition.
+    /// Returns the owner of each partition.
     pub(super) fn owners(&self) -> Vec<Option<Owner>> {
         let owners = self.partitions.iter().map(|partition| partition.owner);
         owners.collect()

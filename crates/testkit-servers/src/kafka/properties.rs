@@ -134,7 +134,7 @@ const COMMON: [(&str, &str); 30] = [
     ("log.cleaner.io.buffer.size", "131072"),
 ];
 
-/// A backslash begins an escape in such a file.
+/// Escapes a value: a backslash begins an escape in such a file.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('\n', "\\n")
 }

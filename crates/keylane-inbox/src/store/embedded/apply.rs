@@ -121,7 +121,7 @@ impl<'a> Applied<'a> {
         Ok(Accepted::Stored(sequence))
     }
 
-    /// A message that was accepted in the same transaction cannot settle: its sequence is not known
+    /// Settles a message. It is never one of the same transaction, whose sequences are not known
     /// yet.
     pub(super) fn settle(&mut self, settled: &Settled) -> Result<(), Wrapped> {
         match settled {

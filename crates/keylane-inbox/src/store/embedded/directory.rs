@@ -68,7 +68,7 @@ impl Directory {
         &self.path
     }
 
-    /// The file whose lock keeps other processes out.
+    /// Returns the file whose lock keeps other processes out.
     pub(super) fn lock(&self) -> &Place {
         &self.lock
     }

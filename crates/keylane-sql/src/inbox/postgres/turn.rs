@@ -229,14 +229,14 @@ impl Postgres {
     }
 }
 
-/// The lanes and the tokens of claims.
+/// Returns the lanes and the tokens of claims.
 fn claims<'a>(claimed: impl Iterator<Item = &'a Claimed>) -> (Vec<&'a [u8]>, Vec<i64>) {
     claimed
         .map(|claimed| (claimed.lane.as_ref(), to_column(claimed.token)))
         .unzip()
 }
 
-/// The sequences and the nonces of messages.
+/// Returns the sequences and the nonces of messages.
 fn names<'a>(names: impl Iterator<Item = &'a MessageRef>) -> (Vec<i64>, Vec<i64>) {
     names
         .map(|name| (to_column(name.sequence), to_column(name.nonce)))

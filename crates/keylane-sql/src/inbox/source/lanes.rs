@@ -58,7 +58,7 @@ pub(super) struct Lanes {
     attempts: Vec<(Claimed, MessageRef, u32)>,
     /// Bytes of messages that are handed over, or about to be.
     bytes: usize,
-    /// What the turns under way ask for.
+    /// The requests of the turns in progress.
     asked: Asked,
     /// The average number of messages in the lanes that were claimed last, plus one.
     depth: usize,
@@ -660,7 +660,7 @@ impl Lanes {
         applied.ready.push(ready);
     }
 
-    /// A lane is asked for or left once at a time.
+    /// Asserts that a lane is requested or left in one turn at a time.
     #[cfg(test)]
     pub(super) fn assert_sound(&self) {
         let busy: HashSet<&LaneId> = self.busy.iter().collect();

@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told: that they fail, or are well, or nothing.
+    /// Returns whether anything is reported: that letters fail, or work again.
     fn told(failures: &Failures) -> bool {
         failures.tell(&mut Deliveries::<(), ()>::new(1, Instant::now()))
     }

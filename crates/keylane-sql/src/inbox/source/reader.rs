@@ -526,7 +526,7 @@ impl SqlSource {
         Ok(())
     }
 
-    /// May be dropped and called again.
+    /// Joins as a new worker. May be dropped and called again.
     async fn join(&mut self) -> Result<(), SourceError> {
         self.leave().await?;
         if self.joining.is_none() {
@@ -551,8 +551,7 @@ impl SqlSource {
         Ok(())
     }
 
-    /// The claims have ended, and other workers may have them. The source goes on as another
-    /// worker.
+    /// Ends the session, whose claims other workers may have. The source goes on as another worker.
     fn begin_anew(&mut self) -> Result<Received<Position>, SourceError> {
         let lost = Generation(self.opening);
         self.end_session();
