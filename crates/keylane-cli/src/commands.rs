@@ -1,4 +1,4 @@
-//! What each command does.
+//! The commands.
 
 use std::collections::HashSet;
 
@@ -162,9 +162,8 @@ fn all_found(wanted: &[u64], found: &[u64]) -> Result<(), Failure> {
     }
 }
 
-/// The checksums of the pages of a file were verified when it was opened. Here every record is read.
-/// In a database, what is read page by page need not be what was there at one time, so it is compared
-/// with nothing.
+/// Reads every record. The checksums of the pages of a file were verified when it was opened. In a
+/// database the pages may show different points in time, so the totals are not compared.
 async fn check(opened: &Opened, store: &dyn InboxStore, out: &mut Output) -> Result<(), Failure> {
     let (mut messages, mut letters, mut after) = (0, 0, 0);
     while let Some(page) = waiting_after(store, after).await? {

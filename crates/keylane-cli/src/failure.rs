@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of the program.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use keylane_inbox::error::{OpenError, StoreError};
 use keylane_sql::error::{NameError, OpenError as TablesError, SqlError};
 use thiserror::Error;
 
-/// Why the program ends without having done what it was told.
+/// The reason why the program failed.
 #[derive(Error, Debug)]
 pub(crate) enum Failure {
     #[error("{0}")]

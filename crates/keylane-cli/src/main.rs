@@ -1,4 +1,4 @@
-//! Looks into an inbox, and mends it.
+//! Inspects and repairs an inbox.
 
 mod args;
 mod commands;
@@ -16,9 +16,9 @@ use clap::Parser;
 use failure::Failure;
 use keylane_inbox::error::OpenError;
 
-/// The inbox is open elsewhere.
+/// Another process has the inbox open.
 const RUNNING: u8 = 2;
-/// The command line makes no sense. clap would say 2.
+/// The command line is not valid. clap would return 2.
 const USAGE: u8 = 64;
 
 #[tokio::main(flavor = "current_thread")]
@@ -26,7 +26,7 @@ async fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
-            // Where this cannot be printed, nothing can.
+            // If this cannot be printed, nothing can.
             let _ = error.print();
             return match error.use_stderr() {
                 true => USAGE.into(),

@@ -1,4 +1,4 @@
-//! The inbox that a command is about.
+//! The inbox of a command.
 
 use std::env;
 use std::path::Path;
@@ -30,7 +30,7 @@ impl Opened {
         };
         let tables = tables(place)?;
         let database = Database::connect(&url).await?;
-        // The tables are as they are: only `migrate` makes any.
+        // The tables stay as they are: only `migrate` creates any.
         let inbox = SqlInbox::open(&database, &tables, keylane_sql::Settings::new()).await?;
         Ok(Self::Tables(inbox))
     }
@@ -43,7 +43,7 @@ impl Opened {
     }
 }
 
-/// Makes the tables, or brings them to the version of this program.
+/// Creates the tables, or brings them to the version of this program.
 pub(crate) async fn migrate(place: &Place) -> Result<(), Failure> {
     let Some(url) = url(place) else {
         let why = "an inbox in a directory has no tables; say which database by --url";
@@ -55,7 +55,7 @@ pub(crate) async fn migrate(place: &Place) -> Result<(), Failure> {
     Ok(migrated?)
 }
 
-/// The database, unless it is a directory.
+/// Returns the address of the database, unless the place is a directory.
 fn url(place: &Place) -> Option<String> {
     if place.url.is_some() || place.dir.is_some() {
         return place.url.clone();

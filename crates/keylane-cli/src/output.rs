@@ -1,4 +1,4 @@
-//! What is printed, as text or as JSON.
+//! Prints results, as text or as JSON.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,13 +18,13 @@ impl Output {
     pub(crate) fn new(json: bool, full: bool) -> Self {
         Self {
             json,
-            // A program that reads it would not see that something is missing.
+            // A program that reads JSON would not notice a cut.
             full: full || json,
             out: io::stdout(),
         }
     }
 
-    /// Says what was done.
+    /// Prints what was done.
     pub(crate) fn done(&mut self, what: &str, fields: Value) -> io::Result<()> {
         match self.json {
             true => writeln!(self.out, "{fields}"),
@@ -32,7 +32,7 @@ impl Output {
         }
     }
 
-    /// A letter in a list.
+    /// Prints a letter of a list.
     pub(crate) fn letter_row(&mut self, letter: &Letter) -> io::Result<()> {
         if self.json {
             let fields = self.letter_fields(letter);
@@ -50,7 +50,7 @@ impl Output {
         )
     }
 
-    /// A message in a list.
+    /// Prints a message of a list.
     pub(crate) fn message_row(&mut self, message: &StoredMessage) -> io::Result<()> {
         if self.json {
             let fields = self.message_fields(message);
@@ -67,13 +67,13 @@ impl Output {
         )
     }
 
-    /// All of a letter.
+    /// Prints all of a letter.
     pub(crate) fn letter(&mut self, letter: &Letter) -> io::Result<()> {
         let fields = self.letter_fields(letter);
         self.fields(fields)
     }
 
-    /// All of a message.
+    /// Prints all of a message.
     pub(crate) fn message(&mut self, message: &StoredMessage) -> io::Result<()> {
         let fields = self.message_fields(message);
         self.fields(fields)
@@ -98,7 +98,7 @@ impl Output {
         }
     }
 
-    /// One object a line, or one field a line.
+    /// Prints one object a line, or one field a line.
     fn fields(&mut self, fields: Map<String, Value>) -> io::Result<()> {
         if self.json {
             return writeln!(self.out, "{}", Value::Object(fields));
@@ -159,7 +159,7 @@ impl Output {
     }
 }
 
-/// A time in UTC, as in RFC 3339.
+/// Formats a time in UTC, as in RFC 3339.
 fn time(time: SystemTime) -> String {
     let seconds = time
         .duration_since(UNIX_EPOCH)
@@ -171,8 +171,8 @@ fn time(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Days since 1970 as a date, by Hinnant's `civil_from_days`: years that begin in March, so that
-/// the day that comes every four years is the last one.
+/// Converts days since 1970 to a date, by Hinnant's `civil_from_days`: its years begin in March, so
+/// that the leap day is the last day.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

@@ -1,4 +1,4 @@
-//! Which letters a command is about.
+//! Selects the letters of a command.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +20,7 @@ pub(crate) enum Selection {
 }
 
 impl Selection {
-    /// Their sequences.
+    /// Returns their sequences.
     pub(crate) async fn find(self, store: &dyn InboxStore) -> Result<Vec<u64>, Failure> {
         match self {
             Self::These(sequences) => Ok(sequences),
@@ -28,7 +28,7 @@ impl Selection {
             Self::OfKey(Bytes(key)) => {
                 let found = find(store, |letter| letter.message.key == key).await?;
                 match found.is_empty() {
-                    // It may be misspelt.
+                    // The key may be misspelt.
                     true => Err(Failure::Other(
                         "there are no letters of this key".to_owned(),
                     )),
@@ -61,7 +61,7 @@ async fn find(
     }
 }
 
-/// The messages that wait above a sequence, page by page: `None` behind the last.
+/// Returns the waiting messages above a sequence, page by page; `None` after the last.
 pub(crate) async fn waiting_after(
     store: &dyn InboxStore,
     after: u64,

@@ -1,4 +1,4 @@
-//! Bytes as text and back, so that nothing in a key or payload reaches the terminal as it is.
+//! Converts bytes to text and back, so that no raw byte of a key or payload reaches the terminal.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) Vec<u8>);
 
-/// What is shown of something long.
+/// How many bytes of a long value are shown.
 const SHOWN_BYTES: usize = 64;
 
-/// Escaped, and cut unless all of it is wanted.
+/// Escapes bytes, and cuts them unless `full` is set.
 pub(crate) fn escape(bytes: &[u8], full: bool) -> String {
     let shown = if full { bytes.len() } else { SHOWN_BYTES };
     match bytes.get(..shown) {
@@ -18,13 +18,13 @@ pub(crate) fn escape(bytes: &[u8], full: bool) -> String {
     }
 }
 
-/// A text that is shown without quotes around it, and never read again.
+/// Escapes a text that is shown without quotes, and never parsed again.
 pub(crate) fn unquoted(text: &str, full: bool) -> String {
     let escaped = escape(text.as_bytes(), full);
     escaped.replace("\\\"", "\"").replace("\\'", "'")
 }
 
-/// Reads what [`escape`] has written.
+/// Parses the output of [`escape`].
 pub(crate) fn parse(text: &str) -> Result<Bytes, String> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
@@ -54,7 +54,7 @@ fn digit(byte: Option<u8>) -> Option<u8> {
     u8::try_from(digit).ok()
 }
 
-/// A number and a unit: `45s`, `30m`, `12h`, `7d`.
+/// Parses a number and a unit: `45s`, `30m`, `12h`, `7d`.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let how = "a time is a number and one of s, m, h and d, such as 7d";
     let (unit_at, unit) = text.char_indices().last().ok_or(how)?;

@@ -1,14 +1,14 @@
-//! The file of start marks: which messages were being handled, and for which time.
+//! The file of start marks: which messages were being handled, and at which attempt.
 //!
-//! Before a handler starts, the mark of its attempt is written; when its message settles, the mark
-//! is *stale*, and the next start is written over it. What is stale when the source is told of
-//! settlements is cleared. After the death of the process the marks tell what it was doing, so that
-//! a message that kills the process is not tried for ever.
+//! The mark of an attempt is written before its handler starts. When its message settles, the mark
+//! is *stale*, and the next start overwrites it. When the source learns of settlements, it clears
+//! the stale marks. After the death of the process the marks show its unfinished work, so that a
+//! message that kills the process is not tried for ever.
 //!
-//! A mark is one positioned write of 32 bytes, without a sync: what the operating system has, it
-//! keeps when the process dies, at whatever moment. After a power failure marks are missing that
-//! were written after the last [`sync`](Marks::sync), which the store calls with its commits: the
-//! count may be short by the attempts that were started since then.
+//! A mark is one positioned write of 32 bytes, without a sync: the operating system keeps it when
+//! the process dies, at any moment. A power failure loses the marks that were written after the
+//! last [`sync`](Marks::sync), which the store calls with its commits: the count may be short by
+//! the attempts that started since then.
 //!
 //! ```text
 //! page 0     magic:u64 · two stamps, 64 bytes apart: commits:u64 · history:u64 · crc32:u32
@@ -26,21 +26,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 const MAGIC: [u8; 8] = *b"klstart1";
 
-/// A page, so that no slot lies across two: the disk writes a page as a whole or not.
+/// The header fills a page, so that no slot crosses a page boundary: the disk writes a page as a
+/// whole or not at all.
 const HEADER_BYTES: u64 = 4_096;
 const SLOT_BYTES: u64 = 32;
 const STAMPS_AT: [u64; 2] = [64, 128];
 
-/// Most stale marks: messages that may count as started although they have settled, if the process
-/// dies before the store knows it.
+/// The most stale marks: messages that may count as started although they have settled, if the
+/// process dies before the store knows it.
 const MOST_STALE: usize = 64;
 
 /// The file of start marks. All of its methods may be called from any thread.
 ///
 /// A *slot* is a number that the caller gives to a message while it is being handled, and to
-/// another one later. Where the mark of a slot lies in the file is decided here: the marks that
-/// another life of the process has left behind are not overwritten before their messages start
-/// again.
+/// another message later. This type decides where the mark of a slot is in the file: marks that an
+/// earlier life of the process left behind are not overwritten before their messages start again.
 ///
 /// # Examples
 ///
@@ -61,36 +61,37 @@ const MOST_STALE: usize = 64;
 pub struct Marks {
     file: File,
     places: Mutex<Places>,
-    /// Held for reading by every write, and for writing by `mend`, which writes what it has read.
+    /// Every write holds it for reading; `mend`, which rewrites what it has read, holds it for
+    /// writing.
     writes: RwLock<()>,
-    /// Set after a write, by any thread; taken before a sync, by the writer. A mark that is written
-    /// in between is synced next time.
+    /// Set after a write, by any thread; cleared before a sync, by the writer. The next sync covers
+    /// a mark that is written in between.
     dirty: AtomicBool,
-    /// A sync has failed: what was written before it may not be on the disk, and a later sync would
-    /// not say so.
+    /// A sync has failed: earlier writes may be missing on the disk, and a later sync would not
+    /// report it.
     suspect: AtomicBool,
 }
 
 #[derive(Default)]
 struct Places {
-    /// What has started in each slot, until it settles.
+    /// The started message of each slot, until it settles.
     slots: Vec<Option<Started>>,
     free: Vec<u32>,
-    /// Places whose mark is stale, the last one first to be used.
+    /// Places with a stale mark. The last one is used first.
     stale: Vec<u32>,
     /// The places from here on have never been used.
     end: u32,
-    /// What was found when the file was opened, and has not started again.
+    /// The marks that the file had when it was opened, of messages that have not started again.
     found: HashMap<u64, Found>,
     stamp: Option<Stamp>,
 }
 
-/// What is known of the database in this file.
+/// What this file knows about the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp {
-    /// How many commits were durable at least.
+    /// The number of commits that were certainly durable.
     pub(crate) commits: u64,
-    /// The history of the last of them. 0: not known.
+    /// The history of the last of them. 0: unknown.
     pub(crate) history: u64,
 }
 
@@ -108,11 +109,11 @@ struct Found {
 }
 
 impl Marks {
-    /// Opens the file, or makes it with room for so many slots. More of them make it grow.
+    /// Opens the file, or creates it with room for so many slots. It grows if there are more.
     ///
     /// # Errors
     ///
-    /// Of kind `InvalidData` if the file is something else.
+    /// An error of kind `InvalidData` if the file is not a file of start marks.
     pub fn open(path: &Path, slots: u32) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -128,7 +129,7 @@ impl Marks {
         file.read_exact_at(&mut magic, 0)?;
         match magic {
             MAGIC => {}
-            // Made just now; or in the moment before a power failure.
+            // The file is new, or was created just before a power failure.
             [0, 0, 0, 0, 0, 0, 0, 0] => file.write_all_at(&MAGIC, 0)?,
             _ => {
                 let reason = "it is no file of start marks";
@@ -145,27 +146,27 @@ impl Marks {
         })
     }
 
-    /// Marks that an attempt at a message is about to start: the first one is 1.
+    /// Marks that an attempt at a message is about to start. The first attempt is 1.
     ///
-    /// It is in the hands of the operating system when this returns, and outlives the process.
+    /// When this returns, the operating system has the mark, and it outlives the process.
     ///
     /// # Errors
     ///
-    /// What the operating system says. The attempt must not start then: it would not be counted.
+    /// The error of the operating system. The attempt must not start then: it would not be counted.
     pub fn start(&self, slot: u32, sequence: u64, attempt: u32) -> io::Result<()> {
         let (place, found) = self.places().take(slot, sequence, attempt);
         self.write(place, &encode(sequence, attempt))?;
-        // Only now: until here they were all that told of the message.
+        // Only now: until here they were the only trace of the message.
         let mut others = found.into_iter().filter(|other| *other != place);
         others.try_for_each(|other| self.clear(other))
     }
 
-    /// The message of a slot has settled: its mark is stale, and the slot is free for another one.
+    /// Settles the message of a slot: its mark is stale, and the slot is free for another message.
     ///
     /// # Errors
     ///
-    /// What the operating system says, if too much was stale and a mark was cleared at once. It is
-    /// of no harm: its message does not wait any more.
+    /// The error of the operating system, if too many marks were stale and one was cleared at once.
+    /// It does no harm: its message does not wait any more.
     pub fn settle(&self, slot: u32) -> io::Result<()> {
         let mut places = self.places();
         let Some(place) = places.settle(slot) else {
@@ -179,11 +180,11 @@ impl Marks {
         self.clear(place)
     }
 
-    /// Clears what is stale.
+    /// Clears the stale marks.
     ///
     /// # Errors
     ///
-    /// What the operating system says. The marks are of no harm: their messages do not wait any
+    /// The error of the operating system. The marks do no harm: their messages do not wait any
     /// more.
     pub fn clear_stale(&self) -> io::Result<()> {
         let stale = std::mem::take(&mut self.places().stale);
@@ -191,12 +192,12 @@ impl Marks {
         cleared.fold(Ok(()), io::Result::and)
     }
 
-    /// The message of a slot goes back unhandled, after so many attempts that count: the number is
-    /// kept for when it comes again, and the slot is free for another one.
+    /// Takes back the message of a slot unhandled, after so many attempts that count. The number is
+    /// kept until the message comes again, and the slot is free for another message.
     ///
     /// # Errors
     ///
-    /// What the operating system says. The count may be one too high then.
+    /// The error of the operating system. The count may be one too high then.
     pub fn give_back(&self, slot: u32, sequence: u64, attempts: u32) -> io::Result<()> {
         if attempts == 0 {
             let place = self.places().settle(slot);
@@ -208,9 +209,9 @@ impl Marks {
         self.write(place, &encode(sequence, attempts))
     }
 
-    /// Sequences whose handling has started, with the number of attempts: before the file was
-    /// opened, or before they were [given back](Self::give_back). Without those that have started
-    /// again since, or were forgotten.
+    /// Returns the sequences whose handling started, with the number of attempts: before the file
+    /// was opened, or before they were [given back](Self::give_back). Sequences that have started
+    /// again since, or were forgotten, are left out.
     pub fn recover(&self) -> HashMap<u64, u32> {
         let places = self.places();
         let found = places.found.iter();
@@ -219,7 +220,7 @@ impl Marks {
             .collect()
     }
 
-    /// Sequences that are being handled, with the attempts that have come to an end.
+    /// Returns the sequences that are being handled, with the number of attempts that have ended.
     pub(crate) fn under_way(&self) -> HashMap<u64, u32> {
         let places = self.places();
         let started = places.slots.iter().flatten();
@@ -227,11 +228,13 @@ impl Marks {
         before.filter(|(_, attempts)| *attempts > 0).collect()
     }
 
-    /// Forgets what was found of these messages: they have settled without starting again.
+    /// Forgets the marks of these messages that were found in the file: the messages have settled
+    /// without another start.
     ///
     /// # Errors
     ///
-    /// What the operating system says; what is not forgotten in the file is found once more later.
+    /// The error of the operating system. A mark that stays in the file is found again at the next
+    /// open.
     pub fn forget(&self, sequences: &[u64]) -> io::Result<()> {
         for sequence in sequences {
             let found = self.places().found.remove(sequence);
@@ -241,11 +244,11 @@ impl Marks {
         Ok(())
     }
 
-    /// Makes every mark durable that was written before, if there is any.
+    /// Makes every earlier mark durable, if there is any.
     ///
     /// # Errors
     ///
-    /// What the operating system says. The next call writes everything once more.
+    /// The error of the operating system. The next call writes everything once more.
     pub fn sync(&self) -> io::Result<()> {
         // Relaxed: a mark that another thread is writing now is not promised to be in this sync.
         if !self.dirty.swap(false, Ordering::Relaxed) {
@@ -259,22 +262,22 @@ impl Marks {
         synced
     }
 
-    /// Notes what is durable.
+    /// Notes which commits are durable.
     pub(crate) fn stamp(&self, stamp: Stamp) -> io::Result<()> {
-        // In turns: one of the two is whole at any moment.
+        // Alternates between two places: one of the two stamps is whole at any moment.
         let at = STAMPS_AT[(stamp.commits % 2) as usize];
         let stamp = stamp.encode();
         let _write = self.writes.read().unwrap_or_else(PoisonError::into_inner);
         self.file.write_all_at(&stamp, at)
     }
 
-    /// What was durable at least, when the file was opened.
+    /// Returns the stamp that the file had when it was opened.
     pub(crate) fn stamped(&self) -> Option<Stamp> {
         self.places().stamp
     }
 
-    /// Clears the mark of a place that nothing else knows of, and frees it. Where that fails, the
-    /// mark is stale.
+    /// Clears the mark of an otherwise unknown place, and frees the place. If that fails, the mark
+    /// is stale.
     fn clear(&self, place: u32) -> io::Result<()> {
         let cleared = self.write(place, &[0; SLOT_BYTES as usize]);
         let mut places = self.places();
@@ -294,7 +297,7 @@ impl Marks {
         Ok(())
     }
 
-    /// After a sync that failed: writes everything as it is, so that the next one is about it.
+    /// Rewrites everything after a failed sync, so that the next sync covers it.
     fn mend(&self) -> io::Result<()> {
         if !self.suspect.load(Ordering::Relaxed) {
             return Ok(());
@@ -345,7 +348,7 @@ impl Places {
         Ok(places)
     }
 
-    /// The place of a slot, and the places where the message was found.
+    /// Returns the place of a slot, and the places where the message was found.
     fn take(&mut self, slot: u32, sequence: u64, attempt: u32) -> (u32, Vec<u32>) {
         let found = match self.found.is_empty() {
             true => Vec::new(),
@@ -357,7 +360,7 @@ impl Places {
         }
         let place = match &self.slots[slot] {
             Some(started) => started.place,
-            // Over its own mark, which is replaced by a higher one in a single write.
+            // It overwrites its own mark: one write replaces it with a higher one.
             None => match found.first().copied() {
                 Some(place) => place,
                 None => self.any(),
@@ -371,7 +374,7 @@ impl Places {
         (place, found)
     }
 
-    /// A place where no mark is needed.
+    /// Returns a place whose mark is not needed.
     fn any(&mut self) -> u32 {
         let place = self.stale.pop().or_else(|| self.free.pop());
         place.unwrap_or_else(|| {
@@ -386,7 +389,7 @@ impl Places {
         Some(started.place)
     }
 
-    /// Takes the place of a slot for a message that is given back. `None`: it was not started in this
+    /// Takes the place of a slot whose message is given back. `None`: it was not started in this
     /// slot.
     fn keep(&mut self, slot: u32, sequence: u64, attempts: u32) -> Option<u32> {
         let slot = self.slots.get_mut(slot as usize)?;
@@ -407,7 +410,8 @@ fn encode(sequence: u64, attempt: u32) -> [u8; SLOT_BYTES as usize] {
     mark
 }
 
-/// Total: whatever is no mark, is none. No message has the sequence 0, and no attempt the number 0.
+/// Decodes a mark. Never panics: other bytes are no mark. No message has the sequence 0, and no
+/// attempt the number 0.
 fn decode(mark: &[u8]) -> Option<(u64, u32)> {
     let sum = crc32fast::hash(mark.get(..12)?);
     let sequence = u64::from_le_bytes(mark.get(..8)?.try_into().ok()?);
@@ -428,7 +432,7 @@ impl Stamp {
         stamp
     }
 
-    /// Total: whatever is no stamp, is none.
+    /// Decodes a stamp. Never panics: other bytes are no stamp.
     fn decode(stamp: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u64::from_le_bytes(stamp.get(at..at + 8)?.try_into().ok()?));
         let is_whole = |length: usize| {
@@ -437,7 +441,7 @@ impl Stamp {
         };
         let (commits, history) = match (is_whole(16)?, is_whole(8)?) {
             (true, _) => (number(0)?, number(8)?),
-            // Of the first format.
+            // The first format.
             (false, true) => (number(0)?, 0),
             (false, false) => return None,
         };
@@ -524,7 +528,7 @@ mod tests {
         first.start(0, 10, 2).unwrap();
         first.start(1, 11, 1).unwrap();
         drop(first);
-        // The slots are given to others first.
+        // Other messages get the slots first.
         let second = Marks::open(&path, 2).unwrap();
         second.start(0, 20, 1).unwrap();
         second.start(1, 21, 1).unwrap();

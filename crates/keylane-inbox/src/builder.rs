@@ -7,7 +7,7 @@ use crate::error::OpenError;
 use crate::inbox::Inbox;
 use crate::store::{EmbeddedStore, Settings, SyncMode};
 
-/// Opens an [`Inbox`]: the directory must be given, everything else has a default.
+/// Opens an [`Inbox`]. The directory is required; everything else has a default.
 ///
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
@@ -58,15 +58,15 @@ pub struct Builder {
 }
 
 impl Inbox {
-    /// Opens the inbox in a directory, and makes both if they are not there.
+    /// Opens the inbox in a directory, and creates both if they do not exist.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] says what is in the way, and what to do.
+    /// [`OpenError`] names the obstacle, and says what to do.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -85,106 +85,109 @@ impl Inbox {
 }
 
 impl Builder {
-    /// When an answer is given, and what can be lost after it.
+    /// Sets when `accept` answers, and what can be lost after the answer.
     pub fn sync(mut self, mode: SyncMode) -> Self {
         self.settings.sync = mode;
         self
     }
 
-    /// Whether to make an inbox where there is none. With `false` that is
-    /// [`OpenError::Missing`].
+    /// Sets whether to create an inbox if there is none. With `false`, [`open`](Self::open) returns
+    /// [`OpenError::Missing`] then.
     pub fn create(mut self, create: bool) -> Self {
         self.settings.create = create;
         self
     }
 
-    /// Most bytes of a key: up to 64 KiB. An empty key is always allowed.
+    /// Sets the most bytes of a key: up to 64 KiB. An empty key is always allowed.
     pub fn key_bytes(mut self, bytes: usize) -> Self {
         self.settings.key_bytes = bytes;
         self
     }
 
-    /// Most bytes of a payload: up to 1 GiB. A payload is held in memory as a whole, several times
-    /// for a moment.
+    /// Sets the most bytes of a payload: up to 1 GiB. A payload is in memory as a whole, and
+    /// several times for a moment.
     pub fn payload_bytes(mut self, bytes: usize) -> Self {
         self.settings.payload_bytes = bytes;
         self
     }
 
-    /// Most bytes of all headers of a message together: up to 1 MiB; 0 for none.
+    /// Sets the most bytes of all headers of a message together: up to 1 MiB; 0 for none.
     pub fn headers_bytes(mut self, bytes: usize) -> Self {
         self.settings.headers_bytes = bytes;
         self
     }
 
-    /// Most bytes that wait for a commit, each message counted with at least 1 KiB. Further calls
-    /// of `accept` wait. A message that is larger than this waits until it is alone.
+    /// Sets the most bytes that wait for a commit; each message counts at least 1 KiB. Further
+    /// calls of `accept` wait. A message that is larger than this waits until it is alone.
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.settings.queue_bytes = bytes;
         self
     }
 
-    /// Most messages that share a commit. A call with more has one of its own.
+    /// Sets the most messages that share a commit. A call with more messages has a commit of its
+    /// own.
     pub fn group_messages(mut self, messages: usize) -> Self {
         self.settings.group_messages = messages;
         self
     }
 
-    /// Most bytes that share a commit. A call with more has one of its own.
+    /// Sets the most bytes that share a commit. A call with more bytes has a commit of its own.
     pub fn group_bytes(mut self, bytes: usize) -> Self {
         self.settings.group_bytes = bytes;
         self
     }
 
-    /// How long a commit waits for more to come: up to a minute. Without it, what comes during one
-    /// commit shares the next, which needs no waiting; more saves syncs where calls are few.
+    /// Sets how long a commit waits for more messages: up to a minute. By default it does not wait:
+    /// messages that arrive during one commit share the next one. A longer wait saves syncs if
+    /// calls are rare.
     pub fn linger(mut self, time: Duration) -> Self {
         self.settings.linger = time;
         self
     }
 
-    /// How long ids and versions are remembered, to absorb duplicates. With zero, only within the
-    /// same millisecond.
+    /// Sets how long ids and versions are remembered to absorb duplicates. Zero absorbs only those
+    /// within the same millisecond.
     pub fn remember_for(mut self, time: Duration) -> Self {
         self.settings.remember_for = time;
         self
     }
 
-    /// How many ids and versions are remembered; beyond that the oldest are forgotten. Each takes
-    /// about twice its own bytes and 40 more.
+    /// Sets how many ids and versions are remembered; the oldest beyond that are forgotten. Each
+    /// takes about twice its own bytes and 40 more.
     pub fn remember_most(mut self, most: u64) -> Self {
         self.settings.remember_most = most;
         self
     }
 
-    /// Memory for pages of the file.
+    /// Sets the memory for pages of the file.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.settings.cache_bytes = bytes;
         self
     }
 
-    /// By how much the file may be longer than twice what lives in it. One that stays longer is
-    /// compacted, which holds everything up for as long as it takes to write what lives in it: so
-    /// it waits a second for each 2 MiB of that, and does not begin while a backlog is worked off.
+    /// Sets how much longer the file may be than twice its live bytes. A file that stays longer is
+    /// compacted, which blocks all other work until the live bytes are written. So a compaction
+    /// waits a second for each 2 MiB of live bytes, and does not begin while a backlog is worked
+    /// off.
     pub fn compact_above(mut self, bytes: u64) -> Self {
         self.settings.compact_above = bytes;
         self
     }
 
-    /// Whether the checksum of every page is verified first. That reads the whole file once; after
-    /// a crash it is read anyway. Without it, a file whose bits have changed while it was not
-    /// open is found out later, or may be taken for what it is not.
+    /// Sets whether to verify the checksum of every page first. That reads the whole file once;
+    /// after a crash the file is read anyway. Without it, bits that changed while the file was
+    /// closed are detected later, or not at all.
     pub fn check_on_open(mut self, check: bool) -> Self {
         self.settings.check_on_open = check;
         self
     }
 
-    /// Two syncs for each commit instead of one. In return the file need not be read as a whole
-    /// when it is opened after a crash, if [`check_on_open`](Self::check_on_open) is off.
+    /// Sets whether each commit takes two syncs instead of one. In return, opening after a crash
+    /// need not read the whole file, if [`check_on_open`](Self::check_on_open) is off.
     ///
-    /// With one sync, a commit that the power failed in is told from a whole one by its checksums,
-    /// which are not cryptographic. An attacker who chooses the payloads, knows the file and
-    /// cuts the power at the right moment could forge one. With two syncs that is not possible.
+    /// With one sync, checksums tell a commit that a power failure interrupted from a whole one.
+    /// They are not cryptographic: an attacker who chooses the payloads, knows the file and cuts
+    /// the power at the right moment could forge a commit. With two syncs that is not possible.
     pub fn fast_recovery(mut self, fast: bool) -> Self {
         self.settings.fast_recovery = fast;
         self
@@ -194,12 +197,12 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`OpenError`] names the setting that does not fit, or the file that is in the way, and says
+    /// [`OpenError`] names the setting that does not fit, or the file that is an obstacle, and says
     /// what to do.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///

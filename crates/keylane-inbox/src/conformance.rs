@@ -1,4 +1,4 @@
-//! What every [`InboxStore`] must do, as a suite to run against your own.
+//! A test suite for implementations of [`InboxStore`].
 //!
 //! # Examples
 //!
@@ -35,7 +35,7 @@ use crate::letter::{Letter, LetterKind};
 use crate::message::NewMessage;
 use crate::store::{Accepted, InboxStore, Redriven, Settled};
 
-/// Where one store is.
+/// A place that holds one store.
 #[async_trait]
 pub trait Place: Send + Sync {
     /// Opens the store of this place: the same one each time. It was closed before, or never
@@ -47,7 +47,7 @@ pub trait Place: Send + Sync {
 ///
 /// # Panics
 ///
-/// If the store does not do what it must. The case is printed before it starts.
+/// Panics if the store breaks a rule. The case is printed before it starts.
 pub async fn check<P: Place>(mut new: impl FnMut() -> P) {
     for (name, case) in CASES {
         println!("case: {name}");
@@ -277,7 +277,7 @@ async fn settled_twice(place: &dyn Place) {
         store.settle(done.clone()).await.expect("settled");
         assert_eq!(waiting(&*store).await, [all[0], all[3], all[4], all[5]]);
     }
-    // What is a letter is not done, and what is done is no letter.
+    // A letter is not done, and a done message is not a letter.
     let others = vec![
         Settled::Done(all[2]),
         dead(all[1], 1, ""),
@@ -349,7 +349,7 @@ async fn duplicates_in_one_call(place: &dyn Place) {
     let twice = vec![message("a", "1").id("one"), message("a", "1").id("one")];
     let accepted = store.accept(twice).await.expect("accepted");
     assert_eq!(accepted[1], Accepted::Duplicate(accepted[0].sequence()));
-    // Without an id, the same message is another one.
+    // Without an id, the same message counts as another one.
     assert_eq!(accept(&*store, vec![message("a", "1"); 2]).await.len(), 2);
     assert_eq!(waiting(&*store).await.len(), 3);
 }
@@ -596,7 +596,7 @@ async fn everything_survives_a_restart(place: &dyn Place) {
     assert!(accept(&*store, many(1)).await[0] > all[49]);
 }
 
-/// What a store is, told as simply as can be.
+/// A naive model of a store.
 #[derive(Default)]
 struct Model {
     last: u64,
@@ -605,7 +605,7 @@ struct Model {
     ids: HashMap<u64, u64>,
 }
 
-/// Random steps, with a restart now and then; always the same ones.
+/// Takes random steps, with a restart now and then. The steps are always the same.
 async fn as_a_naive_model(place: &dyn Place) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut model = Model::default();

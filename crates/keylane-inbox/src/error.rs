@@ -1,4 +1,4 @@
-//! Errors, one small type per operation. Each says what to do.
+//! Errors, one small type for each operation. Each says what to do.
 
 use std::fmt;
 use std::io;
@@ -10,19 +10,20 @@ pub use keylane_disk::Displacement;
 
 pub use crate::limits::LimitError;
 
-/// Why an inbox was not opened. Nothing was changed, and nothing was read as empty.
+/// The reason why an inbox was not opened. Nothing was changed, and no damage was read as an empty
+/// inbox.
 #[non_exhaustive]
 #[derive(Error, Debug)]
 pub enum OpenError {
     /// This setting must not be zero.
     #[error("`{0}` must not be zero")]
     Zero(&'static str),
-    /// This setting is larger than an inbox can keep.
+    /// This setting is larger than an inbox allows.
     #[error("`{setting}` must be at most {limit}")]
     TooLarge {
-        /// Its name.
+        /// The name of the setting.
         setting: &'static str,
-        /// The most it may be.
+        /// Its largest value.
         limit: usize,
     },
     /// The path of the directory is empty.
@@ -33,10 +34,10 @@ pub enum OpenError {
         "{path} is not a directory, or a part of its path is a file: name the directory of the inbox, or a new one"
     )]
     NotADirectory {
-        /// What was named.
+        /// The path that was given.
         path: PathBuf,
     },
-    /// Another process has this inbox open; or this one does already.
+    /// Another process has this inbox open, or this process has it open already.
     #[error(
         "the inbox in {directory} is open already: use that one, or close it (stop its process) \
          first"
@@ -45,7 +46,7 @@ pub enum OpenError {
         /// The directory of the inbox.
         directory: PathBuf,
     },
-    /// The user of this process may not write there.
+    /// The user of this process may not write to this path.
     #[error("{path} may not be written: give this user the right to write, or mount it writable")]
     ReadOnly {
         /// The file or directory.
@@ -57,7 +58,7 @@ pub enum OpenError {
         /// The file or directory.
         path: PathBuf,
     },
-    /// A newer version of this crate has written it.
+    /// A newer version of this crate has written the file.
     #[error("{path} has format {found}, and this program knows {known}: use a newer program")]
     Newer {
         /// The file.
@@ -67,8 +68,8 @@ pub enum OpenError {
         /// The newest version that this program knows.
         known: u64,
     },
-    /// The directory was an inbox, and its database is gone; or there is none, and it was not to be
-    /// made: [`Builder::create`](crate::Builder::create).
+    /// The directory was an inbox, and its database is gone; or there is no inbox, and
+    /// [`Builder::create`](crate::Builder::create) is off.
     #[error(
         "{path} is missing, so there is no inbox to open: check the name of the directory; if it \
          was an inbox, restore the file from a backup"
@@ -77,23 +78,24 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The directory holds something else than an inbox.
+    /// The directory contains other files than those of an inbox.
     #[error("{directory} holds other files, such as {found}: name an empty or a new directory")]
     Foreign {
-        /// What was named.
+        /// The path that was given.
         directory: PathBuf,
         /// One of the files in it.
         found: String,
     },
-    /// The file is not what was written: bits have changed, it is cut, or it is something else.
+    /// The bytes of the file differ from those that were written: bits have changed, the file is
+    /// cut, or it is another file.
     #[error("{path} is damaged ({reason}): restore it from a backup")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         reason: String,
     },
-    /// The database is older than what was confirmed of it: another file took its place, or its
+    /// The database is older than its last confirmed commit: another file replaced it, or its
     /// newest part was damaged.
     #[error(
         "{path} lacks its last {missing} commits, which were confirmed: restore the newest file, \
@@ -102,14 +104,14 @@ pub enum OpenError {
     Behind {
         /// The database.
         path: PathBuf,
-        /// How many commits are not there.
+        /// How many commits are missing.
         missing: u64,
-        /// The file that knows about them.
+        /// The file that has a record of them.
         witness: PathBuf,
     },
-    /// The database and the file of starts are not of one history: one of the two comes from a copy or a backup that
-    /// went on by itself meanwhile. Under the same sequence the two may know different messages, so the attempts
-    /// that were counted may be those of others.
+    /// The database and the file of starts belong to different histories: one of the two comes from
+    /// a copy or a backup that was used on its own meanwhile. The two may know different messages
+    /// under the same sequence, so the counted attempts may belong to other messages.
     #[error(
         "{path} and {witness} are not of one history: restore both from the same backup, or remove \
          {witness} to go on without the attempts that it has counted"
@@ -120,18 +122,18 @@ pub enum OpenError {
         /// The file of starts.
         witness: PathBuf,
     },
-    /// The operating system says no.
+    /// The operating system reports an error.
     #[error("{path} cannot be opened: {error}")]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it says.
+        /// The error.
         error: io::Error,
     },
 }
 
 impl OpenError {
-    /// The error of a file, by what its user can do.
+    /// Sorts the error of a file by what its user can do.
     pub(crate) fn of(path: impl Into<PathBuf>, error: io::Error) -> Self {
         let path = path.into();
         match error.kind() {
@@ -145,18 +147,17 @@ impl OpenError {
     }
 }
 
-/// Why the store could not do something.
+/// The reason why the store could not do something.
 ///
-/// What was to be written may be in the store or not where
-/// [`may_be_stored`](Self::may_be_stored) says so: a disk that fails, or a server that is not heard
-/// any more, does not tell.
+/// [`may_be_stored`](Self::may_be_stored) says whether the data may be in the store in spite of the
+/// error: a disk that fails, or a server that stops answering, does not tell.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 pub enum StoreError {
     /// The inbox was closed.
     #[error("the inbox is closed")]
     Closed,
-    /// The write failed. It may be found in the store later, though it was not confirmed.
+    /// The write failed. The store may contain it later, although it was not confirmed.
     #[error(
         "not confirmed by {place} ({reason}): send it again once there is room and the disk works; \
          an id keeps it from being stored twice"
@@ -164,13 +165,13 @@ pub enum StoreError {
     NotCommitted {
         /// The file or server.
         place: String,
-        /// What it said.
+        /// The error.
         reason: String,
-        /// Whether there was no room.
+        /// Whether the disk was full.
         no_space: bool,
     },
-    /// A write failed before, and the store could not be opened again since. It is tried again
-    /// all the time.
+    /// An earlier write failed, and the store could not be opened again since. The store keeps
+    /// trying.
     #[error(
         "{place} could not be opened again after a failed write ({reason}): free room or mend the \
          disk, and send it again; the inbox goes on by itself"
@@ -178,38 +179,39 @@ pub enum StoreError {
     Unavailable {
         /// The file or server.
         place: String,
-        /// What it said.
+        /// The error.
         reason: String,
     },
-    /// A file of the inbox is not where it was opened: it was removed, moved, replaced or written
-    /// over while the inbox was open. Nothing is written or read any more, and a process that opens
-    /// the directory now does not find what this one has stored, or not all of it.
+    /// A file of the inbox is not in its place: it was removed, moved, replaced or overwritten
+    /// while the inbox was open. The inbox no longer reads or writes anything, and a process that
+    /// opens the directory now does not find all of the stored messages.
     ///
-    /// What was answered before is in the file that this process has open, and nowhere else. Under
-    /// [`SyncMode::LosesNothing`](crate::SyncMode::LosesNothing) each answer came after a look that found the
-    /// file in its place. Under [`SyncMode::LosesUpTo`](crate::SyncMode::LosesUpTo) the same, but what was not
-    /// synced may be lost. If the same files are put back, the inbox goes on by itself.
+    /// Messages that were answered before are only in the file that this process has open. Under
+    /// [`SyncMode::LosesNothing`](crate::SyncMode::LosesNothing) each answer came after a check
+    /// that found the file in its place. Under [`SyncMode::LosesUpTo`](crate::SyncMode::LosesUpTo)
+    /// too, but messages that were not synced may be lost. If the same files are put back, the
+    /// inbox goes on by itself.
     ///
-    /// The files stay open until the inbox is closed: on Linux what was removed can be copied from
-    /// `/proc/<process>/fd` until then.
+    /// The files stay open until the inbox is closed: until then a removed file can be copied from
+    /// `/proc/<process>/fd` on Linux.
     #[error("{place} {how}")]
     Displaced {
-        /// The file, as it was opened.
+        /// The path of the file when it was opened.
         place: String,
-        /// What has become of it.
+        /// What happened to the file.
         how: Displacement,
     },
-    /// The server of the database says no, or cannot be reached.
+    /// The server of the database refuses, or cannot be reached.
     #[error(
         "{reason}: try again, or mend what it names; an id keeps a message from being stored twice"
     )]
     Server {
-        /// What it said, or why it was not heard.
+        /// The error of the server, or the reason why it did not answer.
         reason: String,
-        /// Whether what was to be written may be there all the same.
+        /// Whether the data may be stored all the same.
         is_unconfirmed: bool,
     },
-    /// What was read is not what was written.
+    /// The bytes that were read differ from those that were written.
     #[error("{place} is damaged ({reason}): stop, and restore it from a backup")]
     Damaged {
         /// The file or server.
@@ -220,7 +222,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether what was to be written may be in the store in spite of the error.
+    /// Returns whether the data may be in the store in spite of the error.
     pub fn may_be_stored(&self) -> bool {
         match self {
             Self::NotCommitted { .. } | Self::Displaced { .. } => true,
@@ -230,11 +232,11 @@ impl StoreError {
     }
 }
 
-/// Why messages were not accepted. They come back.
+/// The reason why messages were not accepted. The error gives them back.
 #[non_exhaustive]
 #[derive(Error, Clone, PartialEq, Eq)]
 pub enum AcceptError<M> {
-    /// A message is beyond a limit; none of the call was stored.
+    /// A message exceeds a limit; no message of the call was stored.
     #[error("{0}")]
     Limit(LimitError, M),
     /// The store did not confirm them. They may be stored if
@@ -244,14 +246,14 @@ pub enum AcceptError<M> {
 }
 
 impl<M> AcceptError<M> {
-    /// What was not accepted.
+    /// Returns the messages that were not accepted.
     pub fn into_inner(self) -> M {
         match self {
             Self::Limit(_, messages) | Self::Store(_, messages) => messages,
         }
     }
 
-    /// The same error with something else to give back.
+    /// Returns the same error with other contents to give back.
     pub(crate) fn map<N>(self, change: impl FnOnce(M) -> N) -> AcceptError<N> {
         match self {
             Self::Limit(error, messages) => AcceptError::Limit(error, change(messages)),
@@ -260,7 +262,7 @@ impl<M> AcceptError<M> {
     }
 }
 
-// The messages are the user's: they are not shown.
+// The messages belong to the user: they are not shown.
 impl<M> fmt::Debug for AcceptError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The inbox as its users hold it.
+//! The handle of an inbox.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::letters::Letters;
 use crate::message::NewMessage;
 use crate::store::{Accepted, EmbeddedStore, InboxStore, Stats};
 
-/// A durable inbox: what it has accepted is on the disk.
+/// A durable inbox: accepted messages are on the disk.
 ///
-/// A handle is cheap to clone, and all clones are the same inbox. One process at a time may have it
-/// open, once.
+/// A handle is cheap to clone, and all clones are the same inbox. Only one process at a time may
+/// have it open, and only once.
 ///
 /// # Order
 ///
-/// Calls that are awaited one after the other are in that order. Of calls that wait at the same
-/// time, any may come first; the messages of one call stay together.
+/// Calls that are awaited one after the other keep that order. If calls wait at the same time, any
+/// may come first; the messages of one call stay together.
 ///
 /// # Duplicates
 ///
 /// A message with an id, or with a version, is stored once: the same id again, or the same key and
-/// version, is answered with [`Accepted::Duplicate`] and the sequence of the first. This is
-/// remembered for 24 hours and for 1,000,000 ids and versions, unless the
-/// [builder](Self::builder) was told otherwise, and counted by the wall clock. If the clock jumps
-/// forward, duplicates may be stored as if they were new; if it jumps back, they may be absorbed
-/// for that much longer. Neither loses a message that is not a duplicate.
+/// version, is answered with [`Accepted::Duplicate`] and the sequence of the first. By default the
+/// inbox remembers this for 24 hours and for 1,000,000 ids and versions; the
+/// [builder](Self::builder) changes both. The time is that of the wall clock. If the clock jumps
+/// forward, duplicates may be stored as new messages; if it jumps back, they may be absorbed for
+/// that much longer. Neither loses a message that is not a duplicate.
 ///
 /// # Examples
 ///
@@ -61,7 +61,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox on a store of your own. It counts attempts only while the process lives.
+    /// Creates an inbox on a store of your own. It counts attempts only while the process lives.
     pub fn with_store(store: Arc<dyn InboxStore>) -> Self {
         Self {
             store,
@@ -86,9 +86,9 @@ impl Inbox {
     ///
     /// # Cancel safety
     ///
-    /// While the call waits for room, nothing is stored; after that, the message is stored whether
-    /// the future is dropped or not. From outside the two look alike: after a drop, the message may
-    /// be stored. One with an id can be sent again without harm.
+    /// While the call waits for room, nothing is stored; after that, the message is stored even if
+    /// the future is dropped. A caller cannot tell the two apart: after a drop, the message may be
+    /// stored. A message with an id can be sent again without harm.
     pub async fn accept(
         &self,
         key: impl Into<Bytes>,
@@ -101,11 +101,11 @@ impl Inbox {
     ///
     /// # Errors
     ///
-    /// As [`accept`](Self::accept).
+    /// The same as those of [`accept`](Self::accept).
     ///
     /// # Cancel safety
     ///
-    /// As [`accept`](Self::accept).
+    /// The same as that of [`accept`](Self::accept).
     pub async fn accept_message(
         &self,
         message: NewMessage,
@@ -121,7 +121,7 @@ impl Inbox {
         Ok(first.expect("a store answers for every message"))
     }
 
-    /// Stores messages, all of them or none, with one sync. The answers are in their order.
+    /// Stores all messages or none, with one sync. The answers are in the order of the messages.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ impl Inbox {
     ///
     /// # Cancel safety
     ///
-    /// As [`accept`](Self::accept), for all of them together.
+    /// The same as that of [`accept`](Self::accept), for all messages together.
     ///
     /// # Examples
     ///
@@ -153,12 +153,12 @@ impl Inbox {
         self.store.accept(Vec::from_iter(messages)).await
     }
 
-    /// The dead letters.
+    /// Returns the dead letters.
     pub fn letters(&self) -> Letters {
         Letters::new(Arc::clone(&self.store))
     }
 
-    /// How much there is.
+    /// Returns how much the inbox contains.
     ///
     /// # Errors
     ///
@@ -167,27 +167,27 @@ impl Inbox {
         self.store.stats().await
     }
 
-    /// The store below.
+    /// Returns the store of the inbox.
     pub fn store(&self) -> &Arc<dyn InboxStore> {
         &self.store
     }
 
-    /// Where attempts are counted, if they are counted beyond the life of the process.
+    /// Returns the file that counts attempts beyond the life of the process, if there is one.
     pub(crate) fn marks(&self) -> Option<&Arc<Marks>> {
         self.marks.as_ref()
     }
 
-    /// Whether it has a source.
+    /// Returns whether it has a source.
     pub(crate) fn taken(&self) -> &Arc<AtomicBool> {
         &self.taken
     }
 
-    /// Accepts no more messages, waits for the writes under way, and releases the directory.
+    /// Accepts no more messages, waits for the writes in progress, and releases the directory.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the last writes could not be made durable. The directory is released
-    /// nevertheless.
+    /// [`StoreError`] if the last writes could not be made durable. The directory is released all
+    /// the same.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! Messages that were given up on.
+//! Dead letters.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -9,30 +9,30 @@ use keylane_source::LetterCause;
 use crate::message::StoredMessage;
 use crate::record::{self, DecodeError, Reader, Writer, from_millis};
 
-/// A message that was given up on, with everything known about why.
+/// A dead letter: a message whose handling failed for good, with the reason.
 ///
-/// It keeps the sequence that it was accepted with: redriven, it is ahead of all that wait of its
-/// key.
+/// It keeps the sequence with which it was accepted: after a redrive it is ahead of all waiting
+/// messages of its key.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
-    /// As it was accepted.
+    /// The message as it was accepted.
     pub message: StoredMessage,
     /// How often its handler was started; 0 if it never was.
     pub attempts: u32,
-    /// What kind of end the last attempt had.
+    /// How the last attempt ended.
     pub kind: LetterKind,
-    /// What was said about it; cut to [`Letter::MAX_ERROR_BYTES`].
+    /// The error; cut to [`Letter::MAX_ERROR_BYTES`].
     pub error: String,
-    /// When it was given up on, by the wall clock of that moment, in whole milliseconds.
+    /// When it became a letter, by the wall clock of that moment, in whole milliseconds.
     pub dead_lettered_at: SystemTime,
 }
 
 impl Letter {
-    /// The most bytes of an error that are kept.
+    /// The most bytes of an error that a letter keeps.
     pub const MAX_ERROR_BYTES: usize = 4_096;
 
-    /// A letter as a store of your own has it.
+    /// Creates a letter, for a store of your own.
     pub fn new(
         message: StoredMessage,
         attempts: u32,
@@ -49,17 +49,17 @@ impl Letter {
         }
     }
 
-    /// What is kept of an error: its start, up to a boundary of a character.
+    /// Returns the start of an error, cut at a boundary of a character.
     pub fn cut_error(error: &str) -> &str {
         &error[..error.floor_char_boundary(Self::MAX_ERROR_BYTES)]
     }
 }
 
-/// Why a message was given up on.
+/// The reason why a message became a dead letter.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LetterKind {
-    /// The handler answered with an error.
+    /// The handler returned an error.
     Failed,
     /// The handler panicked.
     Panicked,
@@ -69,13 +69,13 @@ pub enum LetterKind {
     Crashed,
     /// The payload could not be decoded; there was no attempt.
     Undecodable,
-    /// Versions before this one have not come in time; there was no attempt.
+    /// Versions before this one did not arrive in time; there was no attempt.
     Gap,
-    /// It was too old to be started, or to be tried again.
+    /// The message was too old to be started, or to be tried again.
     Expired,
-    /// An operator took it out.
+    /// An operator removed it.
     Operator,
-    /// Another reason; or one that a newer version of this crate knows.
+    /// Another reason, or one of a newer version of this crate.
     Other,
 }
 
@@ -97,12 +97,12 @@ impl LetterKind {
         row.expect("every kind has a row")
     }
 
-    /// The number that stands for it in a store; the same one for ever.
+    /// Returns its number in a store, which never changes.
     pub fn code(self) -> u8 {
         self.row().1
     }
 
-    /// What a number stands for; [`Other`](Self::Other) if this version does not know it.
+    /// Returns the kind of a number; [`Other`](Self::Other) if this version does not know it.
     pub fn from_code(code: u8) -> Self {
         let row = Self::ALL.into_iter().find(|(_, known, _)| *known == code);
         row.map_or(Self::Other, |(kind, ..)| kind)
@@ -130,7 +130,7 @@ impl fmt::Display for LetterKind {
     }
 }
 
-/// What is to be written about a message that is given up on.
+/// The details of a message that becomes a letter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending<'a> {
     pub(crate) attempts: u32,
@@ -142,7 +142,7 @@ pub(crate) struct Ending<'a> {
 // letter := version:u8=1 · kind:u8 · attempts:u32 · dead_lettered_at_ms:u64
 //           · error_len:u32 · error · record_len:u32 · record · crc32:u32
 
-/// A letter around the record of its message.
+/// Encodes a letter around the record of its message.
 pub(crate) fn encode(sequence: u64, ending: Ending<'_>, record: &[u8]) -> Vec<u8> {
     let error = Letter::cut_error(ending.error);
     let mut letter = vec![0; 14 + 4 + error.len() + 4 + record.len() + 4];
@@ -156,7 +156,7 @@ pub(crate) fn encode(sequence: u64, ending: Ending<'_>, record: &[u8]) -> Vec<u8
     letter
 }
 
-/// Total, as the decoder of records is.
+/// Decodes a letter. Never panics, like the decoder of records.
 pub(crate) fn decode(sequence: u64, letter: Bytes) -> Result<Letter, DecodeError> {
     let parts = open(sequence, letter)?;
     Ok(Letter {
@@ -168,7 +168,7 @@ pub(crate) fn decode(sequence: u64, letter: Bytes) -> Result<Letter, DecodeError
     })
 }
 
-/// The record of the message in a letter.
+/// Returns the record of the message in a letter.
 pub(crate) fn record_of(sequence: u64, letter: Bytes) -> Result<Bytes, DecodeError> {
     Ok(open(sequence, letter)?.record)
 }
@@ -250,7 +250,7 @@ mod tests {
         assert!(error.starts_with(&letter.error));
     }
 
-    /// Makes the checksums of a letter and of the record in it right, where there are some.
+    /// Corrects the checksums of a letter and of the record in it, where there are any.
     fn seal_both(letter: &mut [u8]) {
         let length = |letter: &[u8], at: usize| {
             let bytes = letter.get(at..)?.first_chunk()?;
@@ -339,7 +339,7 @@ mod tests {
             bytes.extend(body);
             bytes.extend([0; 4]);
             record::seal(7, &mut bytes);
-            // A kind of the future is no error, so some of them may be letters.
+            // A kind of a newer version is no error, so some of them may be letters.
             let _ = decode(7, bytes.into());
         }
 

@@ -1,4 +1,4 @@
-//! What can be done about dead letters.
+//! Lists, redrives and purges dead letters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ impl Letters {
         Self { store }
     }
 
-    /// Letters with a sequence above `after`, at most so many, in the order of their sequences.
-    /// The first page is that after 0.
+    /// Returns at most `limit` letters with a sequence above `after`, in the order of their
+    /// sequences. The first page begins after 0.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ impl Letters {
         self.store.letters(after, limit).await
     }
 
-    /// One letter, if it is one.
+    /// Returns one letter, or `None` if the message is not a letter.
     ///
     /// # Errors
     ///
@@ -53,15 +53,15 @@ impl Letters {
         self.store.letter(sequence).await
     }
 
-    /// Puts letters back among the waiting messages: each ahead of the messages of its key that were
-    /// accepted after it, and with its attempts counted from zero. Returns the sequences that were
-    /// letters.
+    /// Puts letters back among the waiting messages. Each goes ahead of the messages of its key
+    /// that were accepted after it, and its attempts count from zero. Returns the sequences that
+    /// were letters.
     ///
-    /// A message of the key that is being handled at the moment is not interrupted.
+    /// A message of the key that is being handled is not interrupted.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: call it again.
+    /// [`StoreError`]: repeat the call.
     ///
     /// # Cancel safety
     ///
@@ -77,7 +77,7 @@ impl Letters {
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: call it again.
+    /// [`StoreError`]: repeat the call.
     ///
     /// # Cancel safety
     ///

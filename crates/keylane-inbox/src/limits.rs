@@ -1,10 +1,10 @@
-//! How large a message may be.
+//! The limits of a message.
 
 use thiserror::Error;
 
 use crate::message::{MessageId, NewMessage};
 
-/// How large the parts of a message may be.
+/// The limits of the parts of a message.
 ///
 /// | part | default | at most |
 /// | --- | --- | --- |
@@ -35,16 +35,16 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Larger keys would make the dispatcher's memory per key the bound, and not the store's.
+    /// With larger keys the dispatcher's memory per key would be the bound, and not the store.
     pub(crate) const MOST_KEY_BYTES: usize = 64 << 10;
-    /// Well below what the store can keep in one value.
+    /// Far below the largest value that the store can keep.
     pub(crate) const MOST_PAYLOAD_BYTES: usize = 1 << 30;
     pub(crate) const MOST_HEADERS_BYTES: usize = 1 << 20;
     const MOST_HEADERS: usize = 256;
     const MOST_MESSAGES: usize = 1 << 16;
     const MOST_BYTES: usize = 1 << 30;
 
-    /// Whether all of them may be stored by one call.
+    /// Checks that one call may store all of them.
     pub(crate) fn check(&self, messages: &[NewMessage]) -> Result<(), LimitError> {
         if messages.len() > Self::MOST_MESSAGES {
             return Err(LimitError::Messages {
@@ -103,16 +103,16 @@ impl Limits {
     }
 }
 
-/// Whether one call may store all of these, by the default limits. For a store of your own.
+/// Checks that one call may store all of these, by the default limits. For a store of your own.
 ///
 /// # Errors
 ///
-/// The first limit that one of them is beyond.
+/// The first limit that a message exceeds.
 pub fn check(messages: &[NewMessage]) -> Result<(), LimitError> {
     Limits::default().check(messages)
 }
 
-/// Which limit a message is beyond. Nothing of its call was stored.
+/// The limit that a message exceeds. No message of its call was stored.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 pub enum LimitError {
@@ -122,43 +122,43 @@ pub enum LimitError {
          smaller, or raise the limit where the inbox is built"
     )]
     TooLarge {
-        /// Which message of the call, from 0.
+        /// The index of the message in the call, from 0.
         index: usize,
         /// `key`, `payload`, `headers` or `message id`.
         part: &'static str,
-        /// How large it is.
+        /// Its size.
         bytes: usize,
-        /// How large it may be.
+        /// Its limit.
         limit: usize,
     },
     /// A message has too many headers.
     #[error("message {index} has {headers} headers, and {limit} is the limit: send fewer")]
     Headers {
-        /// Which message of the call, from 0.
+        /// The index of the message in the call, from 0.
         index: usize,
-        /// How many it has.
+        /// The number of headers.
         headers: usize,
-        /// How many it may have.
+        /// Their limit.
         limit: usize,
     },
-    /// An id of no bytes names nothing.
+    /// The id is empty.
     #[error("the id of message {index} is empty: leave it out, or give it one that is unique")]
     EmptyId {
-        /// Which message of the call, from 0.
+        /// The index of the message in the call, from 0.
         index: usize,
     },
     /// A call has too many messages.
     #[error("{messages} messages in one call, and {limit} is the limit: send them in parts")]
     Messages {
-        /// How many there are.
+        /// The number of messages.
         messages: usize,
-        /// How many there may be.
+        /// Their limit.
         limit: usize,
     },
     /// A call has too many bytes.
     #[error("more than {limit} bytes in one call: send them in parts")]
     Bytes {
-        /// How many there may be.
+        /// Their limit.
         limit: usize,
     },
 }

@@ -1,15 +1,15 @@
-//! What goes into an inbox, and what comes out of it again.
+//! New and stored messages.
 
 use std::fmt;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
-/// A message that is to be stored.
+/// A message to store.
 ///
-/// The key decides about order: messages of one key are processed in the order in which they were
-/// accepted. Key and payload are bytes, and the inbox does not look into them. An empty key is a
-/// key like any other.
+/// The key decides the order: messages of one key are processed in the order in which they were
+/// accepted. Key and payload are bytes, which the inbox does not interpret. An empty key is a key
+/// like any other.
 ///
 /// # Examples
 ///
@@ -33,12 +33,12 @@ pub struct NewMessage {
     /// Its place among the messages of its key. A second one of the key with the same version is
     /// absorbed.
     pub version: Option<u64>,
-    /// What is to be known about the payload without looking into it.
+    /// Metadata about the payload.
     pub headers: Vec<Header>,
 }
 
 impl NewMessage {
-    /// A message without id, version and headers.
+    /// Creates a message without id, version and headers.
     pub fn new(key: impl Into<Bytes>, payload: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -49,13 +49,13 @@ impl NewMessage {
         }
     }
 
-    /// Names the message, so that it is stored once however often it is sent.
+    /// Sets the id, so that the message is stored once however often it is sent.
     pub fn id(mut self, id: impl Into<MessageId>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Gives the message its place among those of its key.
+    /// Sets the place of the message among those of its key.
     pub fn version(mut self, version: u64) -> Self {
         self.version = Some(version);
         self
@@ -67,7 +67,7 @@ impl NewMessage {
         self
     }
 
-    /// What the message counts for where bytes are limited.
+    /// Returns the size that counts towards limits of bytes.
     pub(crate) fn bytes(&self) -> usize {
         let headers = self.headers.iter().map(Header::bytes).sum::<usize>();
         let id = self.id.as_ref().map_or(0, |id| id.as_bytes().len());
@@ -75,7 +75,7 @@ impl NewMessage {
     }
 }
 
-// Keys and payloads are the user's: they may be secret, and they may be large.
+// Keys and payloads belong to the user: they may be secret, and they may be large.
 impl fmt::Debug for NewMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewMessage")
@@ -86,11 +86,12 @@ impl fmt::Debug for NewMessage {
     }
 }
 
-/// A message as it was stored.
+/// A stored message.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredMessage {
-    /// Names the message in its inbox. Later messages have higher ones; none is used twice.
+    /// The number of the message in its inbox. Later messages have higher numbers; none is used
+    /// twice.
     pub sequence: u64,
     /// When it was accepted, by the wall clock of that moment, in whole milliseconds.
     pub accepted_at: SystemTime,
@@ -98,16 +99,16 @@ pub struct StoredMessage {
     pub key: Bytes,
     /// The message itself.
     pub payload: Bytes,
-    /// As it was given.
+    /// The id that it was accepted with.
     pub id: Option<MessageId>,
-    /// As it was given.
+    /// The version that it was accepted with.
     pub version: Option<u64>,
-    /// As they were given, in their order.
+    /// The headers that it was accepted with, in their order.
     pub headers: Vec<Header>,
 }
 
 impl StoredMessage {
-    /// A message as a store of your own has it.
+    /// Creates a stored message, for a store of your own.
     pub fn new(sequence: u64, accepted_at: SystemTime, message: NewMessage) -> Self {
         let NewMessage {
             key,
@@ -127,7 +128,7 @@ impl StoredMessage {
         }
     }
 
-    /// The message as it was when it was new.
+    /// Returns the message as it was before it was stored.
     pub fn into_new(self) -> NewMessage {
         NewMessage {
             key: self.key,
@@ -150,7 +151,7 @@ impl fmt::Debug for StoredMessage {
     }
 }
 
-/// Names a message across retries of its producer: 1 to 256 bytes.
+/// The name of a message across retries of its producer: 1 to 256 bytes.
 ///
 /// # Examples
 ///
@@ -166,7 +167,7 @@ impl MessageId {
     /// The most bytes an id may have.
     pub const MAX_BYTES: usize = 256;
 
-    /// The id as it was given.
+    /// Returns the bytes of the id.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -218,7 +219,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header.
+    /// Creates a header.
     pub fn new(name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         Self {
             name: name.into(),

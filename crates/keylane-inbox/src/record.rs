@@ -1,4 +1,4 @@
-//! How a message lies in the store: our own bytes, with a version and a checksum.
+//! The encoding of a message in the store: a format of this crate, with a version and a checksum.
 //!
 //! ```text
 //! record    := version:u8=1 · flags:u8 · accepted_at_ms:u64
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Numbers are little-endian. The checksum covers the sequence of the message and all bytes before
-//! it, so a record that lies under the number of another one is found out.
+//! it, so it detects a record that is stored under the number of another one.
 //!
-//! [`decode`] is total: whatever the bytes are, there is a message or a [`DecodeError`], and no
-//! more memory is asked for than the record has bytes.
+//! [`decode`] never panics: for any bytes it returns a message or a [`DecodeError`], and it never
+//! allocates more memory than the record has bytes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,32 +23,32 @@ use thiserror::Error;
 
 use crate::message::{Header, MessageId, NewMessage, StoredMessage};
 
-/// The version that is written.
+/// The version that this crate writes.
 pub(crate) const VERSION: u8 = 1;
 
 const ID: u8 = 1;
 const MESSAGE_VERSION: u8 = 2;
 const HEADERS: u8 = 4;
 
-/// Why bytes are not a record.
+/// The reason why bytes are not a record.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
-    /// It ends too early, or says that a part is longer than it is itself.
+    /// It ends too early, or a part claims to be longer than the record.
     #[error("the record is cut short")]
     Short,
     /// A newer version of this crate has written it.
     #[error("the record has version {0}, and this program knows {VERSION}: use a newer program")]
     Version(u8),
-    /// Its bytes are not those that were written.
+    /// Its bytes have changed since they were written.
     #[error("the checksum of the record does not match")]
     Checksum,
-    /// The checksum matches, and yet it is not laid out as a record is.
+    /// The checksum matches, but the layout is not that of a record.
     #[error("the record is laid out in a way that is not known")]
     Layout,
 }
 
-/// How many bytes [`encode`] will fill.
+/// Returns how many bytes [`encode`] will fill.
 pub(crate) fn encoded_len(message: &NewMessage) -> usize {
     let id = message.id.as_ref().map_or(0, |id| 2 + id.as_bytes().len());
     let version = message.version.map_or(0, |_| 8);
@@ -64,7 +64,7 @@ pub(crate) fn encoded_len(message: &NewMessage) -> usize {
 ///
 /// # Panics
 ///
-/// If `out` does not have exactly [`encoded_len`] bytes.
+/// Panics if `out` does not have exactly [`encoded_len`] bytes.
 pub(crate) fn encode(sequence: u64, accepted_at_ms: u64, message: &NewMessage, out: &mut [u8]) {
     let mut writer = Writer { rest: &mut *out };
     let mut flags = 0;
@@ -103,7 +103,7 @@ pub(crate) fn seal(sequence: u64, record: &mut [u8]) {
     checksum.copy_from_slice(&sum(sequence, body).to_le_bytes());
 }
 
-/// The body of a record whose checksum is right.
+/// Returns the body of a record whose checksum is right.
 pub(crate) fn unseal(sequence: u64, record: Bytes) -> Result<Bytes, DecodeError> {
     let Some(at) = record.len().checked_sub(4) else {
         return Err(DecodeError::Short);
@@ -136,7 +136,7 @@ fn sum(sequence: u64, body: &[u8]) -> u32 {
 /// assert_eq!(decode(1, b"no record".as_slice().into()), Err(DecodeError::Version(b'n')));
 /// ```
 pub fn decode(sequence: u64, record: Bytes) -> Result<StoredMessage, DecodeError> {
-    // Before the checksum, which a newer version may keep elsewhere.
+    // Checked before the checksum, which a newer version may keep elsewhere.
     match record.first() {
         None => return Err(DecodeError::Short),
         Some(&VERSION) => {}
@@ -163,7 +163,7 @@ pub fn decode(sequence: u64, record: Bytes) -> Result<StoredMessage, DecodeError
     };
     let mut headers = Vec::new();
     if flags & HEADERS != 0 {
-        // Not reserved: the number is not to be believed before the headers are there.
+        // Not reserved: the number cannot be trusted before the headers are read.
         for _ in 0..reader.u16()? {
             let name = reader.long()?.to_vec();
             let name = String::from_utf8(name).map_err(|_| DecodeError::Layout)?;
@@ -186,15 +186,15 @@ pub fn decode(sequence: u64, record: Bytes) -> Result<StoredMessage, DecodeError
     })
 }
 
-/// Milliseconds since 1970; a time before that counts as 1970.
+/// Returns milliseconds since 1970; an earlier time counts as 1970.
 pub(crate) fn to_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time of so many milliseconds since 1970; as late as can be told, if that is too many.
+/// Returns the time of so many milliseconds since 1970, or the latest possible time.
 pub(crate) fn from_millis(millis: u64) -> SystemTime {
-    // The year 9999: what lies beyond is no clock's, and must not make sums overflow.
+    // The year 9999: no clock shows a later time, and later ones must not make sums overflow.
     const LATEST_MS: u64 = 253_402_300_799_999;
     UNIX_EPOCH + Duration::from_millis(millis.min(LATEST_MS))
 }
@@ -217,7 +217,7 @@ impl Writer<'_> {
         self.put(&number.to_le_bytes());
     }
 
-    /// Bytes behind their length.
+    /// Writes bytes after their length.
     pub(crate) fn long(&mut self, bytes: &[u8]) {
         let length = u32::try_from(bytes.len()).expect("the limits are below 4 GiB");
         self.put(&length.to_le_bytes());
@@ -225,7 +225,7 @@ impl Writer<'_> {
     }
 }
 
-/// Takes parts from the start of some bytes, as long as there are any.
+/// Takes parts from the start of some bytes while there are any.
 pub(crate) struct Reader {
     pub(crate) rest: Bytes,
 }
@@ -313,7 +313,7 @@ mod tests {
             prop_assert!(decode(sequence, record.into()).is_err());
         }
 
-        // Behind the checksum the layout is looked at as carefully.
+        // Behind the checksum the decoder checks the layout as carefully.
         #[test]
         fn any_sealed_bytes_give_an_answer(body in bytes(60), flags in 0..16_u8, sequence: u64) {
             let mut record = vec![VERSION, flags];

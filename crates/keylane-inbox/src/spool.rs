@@ -1,4 +1,4 @@
-//! The inbox as the place where a spool delivers to.
+//! The inbox as the sink of a spool.
 
 use async_trait::async_trait;
 use keylane_spool::{SinkError, SpoolSink, Spooled};
@@ -9,27 +9,27 @@ use crate::limits::LimitError;
 use crate::message::{MessageId, NewMessage};
 
 /// A batch is one call of [`accept_many`](Inbox::accept_many), and so one sync. Key, payload and
-/// headers stay as they are; the spool's [id](Spooled::id) becomes that of the inbox, as its
-/// [24 bytes](keylane_spool::MessageId::to_bytes).
+/// headers stay as they are. The spool's [id](Spooled::id) becomes the id in the inbox, as its [24
+/// bytes](keylane_spool::MessageId::to_bytes).
 ///
 /// # Once
 ///
-/// A batch that is written again is absorbed by its ids: after a write whose answer was an error or
-/// came too late, and after a crash between the inbox's commit and the spool's own record of it. So
-/// every message is in the inbox once, for as long as the inbox
-/// [remembers](crate::Builder::remember_for) ids: for a day, and a million of them, unless it was
-/// told otherwise. A spool that comes back after a longer time may store what was not
-/// [confirmed](keylane_spool::Stats::unconfirmed) a second time.
+/// A batch may be written again: after a write whose answer was an error or came too late, and
+/// after a crash between the inbox's commit and the spool's own record of it. The ids absorb the
+/// repeat. So every message is in the inbox once, for as long as the inbox
+/// [remembers](crate::Builder::remember_for) ids: by default for a day, and a million of them. A
+/// spool that comes back later may store [unconfirmed](keylane_spool::Stats::unconfirmed) messages
+/// a second time.
 ///
-/// # What fails
+/// # Failures
 ///
-/// A message beyond a limit of the inbox is refused, and
-/// [`Builder::on_refused`](keylane_spool::Builder::on_refused) says what happens to it; the others of its
-/// batch are stored. An inbox that is closed, has no room on its disk or cannot write is tried
-/// again, after the spool's waits. What the inbox has confirmed is as durable as its
-/// [`SyncMode`](crate::SyncMode) says.
+/// The inbox refuses a message that exceeds one of its limits, and
+/// [`Builder::on_refused`](keylane_spool::Builder::on_refused) decides what happens to it; the
+/// other messages of its batch are stored. If the inbox is closed, has no room on its disk or
+/// cannot write, the spool tries again after its waits. A message that the inbox has confirmed is
+/// as durable as its [`SyncMode`](crate::SyncMode) says.
 ///
-/// A batch that has more messages or bytes than a call may have goes in parts, in its order.
+/// A batch with more messages or bytes than a call may have is written in parts, in its order.
 ///
 /// The spool keeps a handle of the inbox until it has ended: close the spool first.
 ///
@@ -93,7 +93,7 @@ fn message(spooled: &Spooled) -> NewMessage {
     })
 }
 
-/// Which message of a call is beyond the limit; `None` if it is the call.
+/// Returns the index of the message that exceeds the limit; `None` if the call exceeds it.
 fn place(error: &LimitError) -> Option<usize> {
     match error {
         LimitError::TooLarge { index, .. }

@@ -1,14 +1,14 @@
-//! The inbox as the memory of a dispatcher's versions.
+//! The inbox as the version store of a dispatcher.
 
 use async_trait::async_trait;
 use keylane_source::{BoxError, VersionStore};
 
 use crate::inbox::Inbox;
 
-/// Keeps the last handled version of each key beside the messages: durable when `record` returns,
-/// one row for each key that ever had one.
+/// Keeps the last handled version of each key beside the messages. It is durable when `record`
+/// returns, and takes one row for each key that ever had a version.
 ///
-/// A version below the last one that was recorded changes nothing.
+/// A version below the last recorded one changes nothing.
 #[async_trait]
 impl<K: AsRef<[u8]> + Send + Sync> VersionStore<K> for Inbox {
     async fn last(&self, key: &K) -> Result<Option<u64>, BoxError> {

@@ -1,4 +1,4 @@
-//! What every [`LeaseStore`] must do, as a suite to run against your own.
+//! A test suite for implementations of [`LeaseStore`].
 //!
 //! # Examples
 //!
@@ -25,14 +25,14 @@ use crate::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
 /// Longer than a case takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// What a case waits for.
+/// A time that a case can wait for.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// Runs every case, each with keys of its own.
 ///
 /// # Panics
 ///
-/// If the store does not do what it must. The case is printed before it starts.
+/// Panics if the store breaks a rule. The case is printed before it starts.
 pub async fn check(store: Arc<dyn LeaseStore>) {
     for (name, case) in CASES {
         println!("case: {name}");
@@ -153,7 +153,7 @@ async fn the_owner_may_ask_again(scene: &Scene<'_>) {
 
 async fn asking_again_shortens_nothing(scene: &Scene<'_>) {
     let _ = scene.granted(&scene.here, "key", LONG).await;
-    // An earlier call that was given up, and is done late.
+    // An earlier call that was given up, and reaches the store late.
     let _ = scene.granted(&scene.here, "key", SHORT).await;
     tokio::time::sleep(SHORT * 2).await;
     assert!(is_taken(scene.acquire(&scene.there, "key", LONG).await));
@@ -296,7 +296,8 @@ async fn only_one_of_many_owners(scene: &Scene<'_>) {
     let owners = Vec::from_iter((0..8).map(|_| Owner::random()));
     let names = Vec::from_iter((0..20).map(|n| n.to_string()));
     let rounds = owners.iter().enumerate().map(|(turn, owner)| {
-        // Each from another one on: stores that lock one key after the other must not lock up.
+        // Each turn starts at another key: stores that lock one key after the other must not
+        // deadlock.
         let (before, after) = names.split_at(turn * 2);
         let wishes = after.iter().chain(before);
         let wishes = Vec::from_iter(wishes.map(|name| Wish::new(scene.key(name), LONG)));

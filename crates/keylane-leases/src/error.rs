@@ -1,4 +1,4 @@
-//! Errors, one small type per operation.
+//! Errors, one small type for each operation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::settings::{LONGEST_TTL, SHORTEST_TTL};
 
-/// Why leases could not be opened.
+/// The reason why leases could not be opened.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 pub enum OpenError {
@@ -22,11 +22,11 @@ pub enum OpenError {
     Zero(&'static str),
 }
 
-/// Why there is no lease.
+/// The reason why there is no lease.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone)]
 pub enum AcquireError {
-    /// Another holder has it, in this process or in another one.
+    /// Another holder has the lease, in this process or in another one.
     #[error("the lease is taken, for up to {remaining:?} more unless it is renewed")]
     Taken {
         /// How long it lasts, unless it is renewed or released.
@@ -41,19 +41,19 @@ pub enum AcquireError {
     /// The leases were closed, or their runtime is gone.
     #[error("the leases are closed")]
     Closed,
-    /// The store has not answered, or has answered too late. Try again.
+    /// The store has not answered, or answered too late. Try again.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The lease is not held any more.
+/// The reason why a lease is no longer held.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseLost {
     /// It has run out: the store was not reached in time to renew it, or this process was paused.
     #[error("the lease has run out")]
     RanOut,
-    /// The store has said that it is not held under this token.
+    /// The store reports that the lease is not held under this token.
     #[error("the lease was taken over")]
     TakenOver,
     /// The leases were closed, or their runtime is gone.
@@ -61,13 +61,13 @@ pub enum LeaseLost {
     Closed,
 }
 
-/// What a store says when it cannot do something.
+/// An error of a store.
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 #[error("the store of leases: {0}")]
 pub struct StoreError(Arc<str>);
 
 impl StoreError {
-    /// An error with these words, which end up in logs: never a password.
+    /// Creates an error with this text. It appears in logs: never put a password into it.
     pub fn new(words: impl Into<String>) -> Self {
         Self(words.into().into())
     }

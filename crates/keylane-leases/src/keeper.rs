@@ -1,4 +1,4 @@
-//! The task that talks to the store: for all leases, in batches.
+//! The task that calls the store, for all leases, in batches.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -16,8 +16,9 @@ use crate::settings::Settings;
 use crate::shared::{Asked, Released, Shared};
 use crate::store::{Answer, Claim, LeaseStore, Wish};
 
-/// Most calls that ask at a time, and most that release. While they are under way others gather, and
-/// share the next one. Each lease is in one renewal at most, which bounds those.
+/// The most calls that acquire at a time, and the most that release. Meanwhile other requests
+/// gather, and share the next call. Each lease is in one renewal at most, which bounds the
+/// renewals.
 const AT_ONCE: usize = 4;
 
 pub(crate) struct Keeper {
@@ -27,11 +28,11 @@ pub(crate) struct Keeper {
     calls: FuturesUnordered<BoxFuture<'static, Done>>,
     asking: usize,
     releasing: usize,
-    /// Dropped when the task ends, whichever way.
+    /// Dropped when the task ends, for any reason.
     _ended: watch::Sender<()>,
 }
 
-/// A call that has come to an end. Each with when it was sent, and what was said.
+/// A finished call, with the time at which it was sent, and its answer.
 enum Done {
     Asked(Vec<Asked>, Instant, Result<Vec<Answer>, StoreError>),
     Renewed(Vec<Claim>, Instant, Result<Vec<bool>, StoreError>),
@@ -39,7 +40,7 @@ enum Done {
 }
 
 impl Keeper {
-    /// The task, and what is closed when it has ended.
+    /// Creates the task, and the receiver that closes when it has ended.
     pub(crate) fn new(
         shared: Arc<Shared>,
         store: Arc<dyn LeaseStore>,
@@ -102,7 +103,7 @@ impl Keeper {
         let (store, shared) = (Arc::clone(&self.store), Arc::clone(&self.shared));
         let limit = self.settings.call_limit;
         let wishes: Vec<Wish> = asked.iter().map(|asked| asked.wish.clone()).collect();
-        // Before anything is sent: what is granted is counted from here.
+        // Taken before the call is sent: a lease that it grants counts from here.
         let sent = Instant::now();
         self.calls.push(Box::pin(async move {
             let call = async { store.acquire(&shared.owner, &wishes).await };
@@ -162,12 +163,12 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Where the runtime ends first, leases end without having been released.
+        // If the runtime ends first, leases end without a release.
         self.shared.close();
     }
 }
 
-/// A call to the store. One that panics has failed, and so has one that takes too long.
+/// Calls the store. A panic is a failure, and so is a call that takes too long.
 async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
@@ -179,7 +180,7 @@ async fn within<T>(
     }
 }
 
-/// As many answers as there were questions.
+/// Checks that there are as many answers as requests.
 fn complete<T>(answers: Result<Vec<T>, StoreError>, count: usize) -> Result<Vec<T>, StoreError> {
     match answers {
         Ok(answers) if answers.len() != count => Err(StoreError::new(format!(

@@ -16,18 +16,18 @@ use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::leases::Leases;
 
-/// How long a lease is kept while no message of its key is here.
+/// How long a lease stays while no message of its key is here.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Makes the lanes of a dispatcher exclusive across processes: made by
-/// [`Leases::lanes`], and given to `Builder::leased_by`.
+/// Makes the lanes of a dispatcher exclusive across processes: [`Leases::lanes`] creates it, and
+/// `Builder::leased_by` takes it.
 ///
-/// The dispatcher acquires the lease of a key when a message of it is next. The lease is renewed while
-/// it is needed, and released when the key has had no message for a while. What happens when it is
-/// lost, and how lanes wait, is described there.
+/// The dispatcher acquires the lease of a key before it handles a message of the key. The lease is
+/// renewed while it is needed, and released when the key has had no message for a while.
+/// `Builder::leased_by` describes how lanes wait, and what happens when a lease is lost.
 ///
-/// Dispatchers that handle the same keys for the same purpose share a store and a prefix; others have
-/// another [prefix](Self::prefix), or another store.
+/// Dispatchers that handle the same keys for the same purpose share a store and a prefix; others
+/// have another [prefix](Self::prefix), or another store.
 ///
 /// # Examples
 ///
@@ -77,15 +77,15 @@ impl<F> Lanes<F> {
         }
     }
 
-    /// What the keys of the leases begin with: nothing unless set.
+    /// Sets the prefix of the keys of the leases: empty by default.
     pub fn prefix(mut self, prefix: impl Into<Bytes>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long a lease is kept at least while no message of its key is here, and at most twice that
-    /// long: 1 second unless set, so that a key whose messages come one by one does not cost a call to
-    /// the store for each. With zero it is released within some ten milliseconds.
+    /// Sets how long a lease stays at least while no message of its key is here, and at most twice
+    /// that long: 1 second by default, so that a key whose messages arrive one by one does not cost
+    /// a call to the store for each. With zero the lease is released within some ten milliseconds.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
@@ -122,7 +122,7 @@ where
 }
 
 impl<F> Lanes<F> {
-    /// What the lease of a key is called.
+    /// Returns the name of the lease of a key.
     fn name<K, B: AsRef<[u8]>>(&self, key: &K) -> Bytes
     where
         F: Fn(&K) -> B,
@@ -149,7 +149,7 @@ impl<F> fmt::Debug for Lanes<F> {
 /// The lease of a lane.
 struct Leased {
     lease: Lease,
-    /// Made when an attempt under it waits for the first time: most never do.
+    /// Created when an attempt under the lease waits for the first time: most never do.
     lost: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -165,7 +165,7 @@ impl LaneLease for Leased {
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let lost = self.lost.get_or_insert_with(|| {
             let term = self.lease.term().clone();
-            // It is polled in the task of a handler, whose budget is the handler's.
+            // The task of a handler polls it, and the budget of that task belongs to the handler.
             Box::pin(unconstrained(async move {
                 term.lost().await;
             }))

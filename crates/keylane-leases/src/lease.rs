@@ -1,4 +1,4 @@
-//! A lease, as its holder has it.
+//! A lease, as its holder sees it.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -13,17 +13,18 @@ use crate::shared::Shared;
 use crate::store::Token;
 use crate::term::TermWatch;
 
-/// The right to work on a key, for as long as it is held.
+/// The right to work on a key while the lease is held.
 ///
-/// It is renewed in the background until it is dropped or [released](Self::release). It may be lost
-/// before: when the store cannot be reached for long, or this process is paused. Then
-/// [`run`](Self::run) drops what it runs, and [`lost`](Self::lost) returns.
+/// The lease is renewed in the background until it is dropped or [released](Self::release). It may
+/// be lost earlier: when the store cannot be reached for long, or this process is paused. Then
+/// [`run`](Self::run) drops its future, and [`lost`](Self::lost) returns.
 ///
-/// A process that is paused cannot know that its time is over. What it was about to write when it
-/// was paused, it writes when it goes on. So whatever must not be written twice is to be written
-/// with the [token](Self::token), where a lower one is refused.
+/// A paused process cannot know that its lease has ended, and finishes the write that it was about
+/// to make when it goes on. So if a value must not be written twice, write it with the
+/// [token](Self::token), and refuse a lower one there.
 ///
-/// Drop it to release it: the store is told in the background, and the key is free a moment later.
+/// Drop the lease to release it: the store gets the release in the background, and the key is free
+/// a moment later.
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
     key: Bytes,
@@ -33,7 +34,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// As a lane of `keylane` asks for it.
+    /// Returns the state of the lease, for a lane of `keylane`.
     pub(crate) fn term(&self) -> &TermWatch {
         &self.term
     }
@@ -47,27 +48,27 @@ impl Lease {
         }
     }
 
-    /// Of what.
+    /// Returns the key of the lease.
     pub fn key(&self) -> &Bytes {
         &self.key
     }
 
-    /// The fencing token: higher than those of all holders before.
+    /// Returns the fencing token: higher than those of all earlier holders.
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// Whether it is still held, by the clock of this process.
+    /// Checks that the lease is still held, by the clock of this process.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`] says why not.
+    /// [`LeaseLost`] gives the reason.
     pub fn check(&self) -> Result<(), LeaseLost> {
         self.term.check()
     }
 
-    /// Waits until the lease is lost. This comes a tenth of the time to live before another process
-    /// can have it, unless it was taken over.
+    /// Waits until the lease is lost. It returns a tenth of the time to live before another process
+    /// can have the lease, unless the lease was taken over.
     ///
     /// # Cancel safety
     ///
@@ -77,9 +78,9 @@ impl Lease {
     }
 
     /// Runs a future under the lease. When the lease is lost, the future is dropped before this
-    /// returns, and it is not polled once the time is over.
+    /// returns, and it is not polled after the lease has ended.
     ///
-    /// The lease is still there afterwards, and is released when it is dropped.
+    /// The lease stays afterwards, and is released when it is dropped.
     ///
     /// # Errors
     ///
@@ -87,7 +88,7 @@ impl Lease {
     ///
     /// # Cancel safety
     ///
-    /// If this is dropped, so is the future.
+    /// If this future is dropped, so is the inner one.
     ///
     /// # Examples
     ///
@@ -123,19 +124,19 @@ impl Lease {
         .await
     }
 
-    /// Releases the lease, and waits until the store has been told: another process can have the
+    /// Releases the lease, and waits until the store has the release: another process can have the
     /// key when this returns.
     ///
-    /// If the store cannot be told, the lease runs out there after its time to live.
+    /// If the store cannot be reached, the lease runs out there after its time to live.
     ///
     /// # Cancel safety
     ///
-    /// The lease is released whether this is dropped or not.
+    /// The lease is released even if the future is dropped.
     pub async fn release(self) {
         let told = self.shared.release(&self.key, self.token);
         drop(self);
         if let Some(told) = told {
-            // Without an answer the leases have ended, and have released it before.
+            // Without an answer the leases have ended, and released it before.
             let _ = told.await;
         }
     }

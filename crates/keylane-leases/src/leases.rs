@@ -1,4 +1,4 @@
-//! The handle.
+//! The handle of leases.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::settings::{LONGEST_TTL, SHORTEST_TTL, Settings};
 use crate::shared::{Refusal, Shared};
 use crate::store::{LeaseStore, Owner, Wish, random_bits};
 
-/// Where a lease has just run out at the store, another call comes at once, but not in a loop.
+/// The least pause. When a lease has just run out at the store, the next call comes soon, but not
+/// in a busy loop.
 const LEAST_PAUSE: Duration = Duration::from_millis(5);
 
 /// Leases on keys: at most one holder of a key, across all processes that share the store.
 ///
 /// One task renews all leases of a handle, in batches. A handle is cheap to clone, and all clones
-/// are the same owner. Leases stay when the last handle is dropped; [`close`](Self::close) ends
-/// them.
+/// are the same owner. Leases outlive the last handle; [`close`](Self::close) ends them.
 ///
 /// # Examples
 ///
@@ -62,16 +62,16 @@ struct LastHandle {
 }
 
 impl Leases {
-    /// Leases in this store, with the default settings.
+    /// Opens leases in this store, with the default settings.
     ///
     /// # Errors
     ///
-    /// As [`open_with`](Self::open_with).
+    /// The same as those of [`open_with`](Self::open_with).
     pub fn open(store: Arc<dyn LeaseStore>) -> Result<Self, OpenError> {
         Self::open_with(store, Settings::new())
     }
 
-    /// Leases in this store. The task that renews them runs in the runtime of the caller.
+    /// Opens leases in this store. The task that renews them runs in the runtime of the caller.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Leases {
     pub fn open_with(store: Arc<dyn LeaseStore>, settings: Settings) -> Result<Self, OpenError> {
         settings.check()?;
         let runtime = Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
-        // Without timers Tokio panics: better an error now than that at the first lease.
+        // Without timers Tokio panics: an error now is better than a panic at the first lease.
         std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| OpenError::NoTimers)?;
         let shared = Arc::new(Shared::new(settings.most));
@@ -98,10 +98,10 @@ impl Leases {
     /// Acquires the lease of a key, for a time to live of 100 milliseconds to a day. Waits while
     /// another holder has it.
     ///
-    /// It is renewed after a third of that time; or later, up to a half, as long as 10 seconds are
-    /// left in which a renewal that fails can be tried again.
+    /// The lease is renewed after a third of that time; or later, up to a half, if 10 seconds
+    /// remain in which a failed renewal can be repeated.
     ///
-    /// Of those that wait in several processes, any may be next.
+    /// If callers in several processes wait, any may be next.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Leases {
     ///
     /// # Cancel safety
     ///
-    /// A lease that was granted to a call that has been dropped is released.
+    /// If the call is dropped, a lease that was granted to it is released.
     pub async fn acquire(
         &self,
         key: impl Into<Bytes>,
@@ -136,8 +136,8 @@ impl Leases {
         }
     }
 
-    /// Acquires the lease of a key, as [`acquire`](Self::acquire) does, without waiting for
-    /// another holder.
+    /// Acquires the lease of a key like [`acquire`](Self::acquire), but does not wait for another
+    /// holder.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Leases {
     ///
     /// # Cancel safety
     ///
-    /// As [`acquire`](Self::acquire).
+    /// The same as that of [`acquire`](Self::acquire).
     pub async fn try_acquire(
         &self,
         key: impl Into<Bytes>,
@@ -166,10 +166,10 @@ impl Leases {
             })
     }
 
-    /// The leases of lanes, for `Builder::leased_by`: see [`Lanes`].
+    /// Returns the leases of lanes, for `Builder::leased_by`: see [`Lanes`].
     ///
-    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` makes bytes of a
-    /// key: always the same ones, in all processes, and other ones for another key.
+    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` converts a
+    /// key to bytes: always the same bytes, in all processes, and other bytes for another key.
     ///
     /// # Errors
     ///
@@ -183,32 +183,32 @@ impl Leases {
         Ok(Lanes::new(self.clone(), ttl, key))
     }
 
-    /// Whether there are as many leases as there may be, so that another one waits.
+    /// Returns whether there are as many leases as there may be, so that another one waits.
     pub(crate) fn is_full(&self) -> bool {
         let places = &self.handle.shared.places;
         places.available_permits() == 0 && !places.is_closed()
     }
 
-    /// How many leases were lost, each after its holder was told.
+    /// Returns how many leases were lost; each counts after its holder was notified.
     pub(crate) fn losses(&self) -> u64 {
         self.handle.shared.losses()
     }
 
-    /// Who holds the leases of this handle, for the store.
+    /// Returns the owner of the leases of this handle, for the store.
     pub fn owner(&self) -> &Owner {
         &self.handle.shared.owner
     }
 
-    /// Ends all leases, and grants no more. Their holders are told, and then the store, in batches;
-    /// this returns when it was told of all, or could not be, each call within
-    /// [`Settings::call_limit`].
+    /// Ends all leases, and grants no more. It notifies the holders, and then the store, in
+    /// batches. It returns when the store has all releases, or could not be reached, with each call
+    /// within [`Settings::call_limit`].
     ///
-    /// Another process can have the keys then. Work that goes on under a lease is told, and dropped
-    /// by [`Lease::run`] when it is polled next, but is not waited for: end it before.
+    /// Other processes can have the keys then. Work that goes on under a lease is notified, and
+    /// [`Lease::run`] drops it at its next poll, but `close` does not wait for it: end it before.
     ///
     /// # Cancel safety
     ///
-    /// Leases end whether this is dropped or not.
+    /// Leases end even if the future is dropped.
     pub async fn close(&self) {
         self.handle.shared.close();
         let mut has_ended = self.handle.has_ended.clone();
@@ -222,7 +222,7 @@ impl Leases {
         answer.map_err(Refusal::Error)
     }
 
-    /// Three quarters of the setting to five quarters, so that those that wait do not ask together.
+    /// Returns three quarters to five quarters of the setting, so that waiters do not ask together.
     fn pause(&self) -> Duration {
         let share = random_bits() as f64 / u64::MAX as f64;
         let look_again = self.handle.settings.look_again.min(LONGEST_TTL);

@@ -18,7 +18,7 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Grants {
-    /// Of all keys: the tokens of a key grow also when nothing is known of it any more.
+    /// The last token of all keys: the tokens of a key grow even after the key is forgotten.
     last_token: u64,
     held: HashMap<Bytes, Grant>,
 }
@@ -31,12 +31,12 @@ struct Grant {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Who holds a key now, and under which token.
+    /// Returns the current holder of a key, and its token.
     pub fn holder(&self, key: &[u8]) -> Option<(Owner, Token)> {
         self.with(|grants, now| {
             let grant = grants.held.get(key).filter(|grant| grant.until > now)?;

@@ -1,4 +1,4 @@
-//! How leases are kept.
+//! The settings of leases.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub const SHORTEST_TTL: Duration = Duration::from_millis(100);
 /// The longest time to live of a lease.
 pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How leases are kept. Every setting has a default.
+/// The settings of leases. Every setting has a default.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self {
             most: 100_000,
@@ -40,8 +40,8 @@ impl Settings {
         }
     }
 
-    /// Most leases at a time, held or being asked for: 100,000 unless set. Beyond that
-    /// [`try_acquire`](crate::Leases::try_acquire) says so, and
+    /// Sets the most leases at a time, held or requested: 100,000 by default. At the limit
+    /// [`try_acquire`](crate::Leases::try_acquire) returns an error, and
     /// [`acquire`](crate::Leases::acquire) waits.
     #[must_use]
     pub fn most(mut self, most: usize) -> Self {
@@ -49,24 +49,25 @@ impl Settings {
         self
     }
 
-    /// Most leases in one call to the store: 1,000 unless set.
+    /// Sets the most leases in one call to the store: 1,000 by default.
     #[must_use]
     pub fn batch(mut self, batch: usize) -> Self {
         self.batch = batch;
         self
     }
 
-    /// How long a call to the store may take: 5 seconds unless set. One that renews may take no
-    /// longer than a third of the shortest time to live in it, so that there is time for another.
+    /// Sets how long a call to the store may take: 5 seconds by default. A renewal may take no
+    /// longer than a third of the shortest time to live in it, so that there is time for another
+    /// one.
     #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
         self.call_limit = limit;
         self
     }
 
-    /// How long [`acquire`](crate::Leases::acquire) waits before it asks the store again for a lease
-    /// that another process holds: 500 milliseconds unless set, and up to a quarter more or less at
-    /// random. It asks earlier if the lease would run out earlier.
+    /// Sets how long [`acquire`](crate::Leases::acquire) waits before it asks the store again for a
+    /// lease that another process holds: 500 milliseconds by default, and up to a quarter more or
+    /// less at random. It asks earlier if the lease would run out earlier.
     #[must_use]
     pub fn look_again(mut self, after: Duration) -> Self {
         self.look_again = after;

@@ -1,4 +1,4 @@
-//! What the holders of leases share with the task that keeps them.
+//! The state that the holders of leases share with the task that renews them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,11 +17,11 @@ use crate::term::{TermSender, TermWatch};
 
 pub(crate) struct Shared {
     pub(crate) owner: Owner,
-    /// One place for each lease that is held or asked for.
+    /// One place for each lease that is held or requested.
     pub(crate) places: Arc<Semaphore>,
     /// Wakes the task: there is something new in the state.
     pub(crate) wake: Notify,
-    /// How many leases were lost: one is counted after its holder was told.
+    /// How many leases were lost: each counts after its holder was notified.
     losses: AtomicU64,
     state: Mutex<State>,
 }
@@ -29,11 +29,11 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct State {
     table: Table,
-    /// The keys of the table, each with what its holder is told.
+    /// The keys of the table, each with the state that its holder sees.
     terms: HashMap<Bytes, Entry>,
     asked: VecDeque<Asked>,
-    /// Each was in the table, and takes no place any more. The store takes them in batches; what
-    /// bounds them is that each was granted by the same store before.
+    /// Leases that were in the table, and take no place any more. The store takes them in batches.
+    /// They are bounded because the same store granted each of them before.
     released: VecDeque<Released>,
     stage: Stage,
 }
@@ -42,7 +42,7 @@ struct State {
 enum Stage {
     #[default]
     Open,
-    /// No handle is left, but leases may be.
+    /// No handle is left, but there may be leases.
     Left,
     Closed,
 }
@@ -58,13 +58,13 @@ pub(crate) struct Asked {
     answer: oneshot::Sender<Result<Lease, AcquireError>>,
 }
 
-/// A lease that is to be released at the store, and the caller that waits for that, if one does.
+/// A lease to release at the store, and the caller that waits for it, if there is one.
 pub(crate) struct Released {
     pub(crate) claim: Claim,
     told: Option<oneshot::Sender<()>>,
 }
 
-/// Why there is no lease.
+/// The reason why there is no lease.
 pub(crate) enum Refusal {
     /// This process has it, or asks for it: the store is not asked.
     Here {
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Has the store asked for a lease.
+    /// Asks the store for a lease.
     pub(crate) fn ask(
         &self,
         wish: Wish,
@@ -117,7 +117,7 @@ impl Shared {
         Ok(answered)
     }
 
-    /// Gives a lease up. `None` if it is not held.
+    /// Gives a lease up. Returns `None` if it is not held.
     pub(crate) fn release(&self, key: &Bytes, token: Token) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let claim = state.table.release(key, token)?;
@@ -125,13 +125,13 @@ impl Shared {
         let (told, receiver) = oneshot::channel();
         state.tell_store(claim, Some(told));
         drop(state);
-        // Its waiters wake up, and ask: without the lock.
+        // Its waiters wake up and ask again: without the lock.
         drop(entry);
         self.wake.notify_one();
         Some(receiver)
     }
 
-    /// No handle is left.
+    /// Records that no handle is left.
     pub(crate) fn leave(&self) {
         let mut state = self.state();
         if state.stage == Stage::Open {
@@ -146,13 +146,13 @@ impl Shared {
         self.places.close();
         let mut state = self.state();
         state.stage = Stage::Closed;
-        // The holders first, and then the store: the task may be about to take what it is told.
+        // First the holders, and then the store: the task may be about to take the releases.
         let terms = std::mem::take(&mut state.terms);
         for entry in terms.values() {
             self.tell_loss(entry, LeaseLost::Closed);
         }
         for claim in state.table.release_all() {
-            // Nothing waits for a single one.
+            // No caller waits for a single one.
             state.tell_store(claim, None);
         }
         let asked = std::mem::take(&mut state.asked);
@@ -164,7 +164,7 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// Whether there is nothing left to do, now or later, but for calls under way.
+    /// Returns whether there is no work left, now or later, except calls in progress.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
         let is_idle = state.asked.is_empty() && state.released.is_empty();
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    /// When something is due by the clock.
+    /// Returns when the next work is due.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.state().table.next()
     }
@@ -192,13 +192,13 @@ impl Shared {
         state.released.drain(..most).collect()
     }
 
-    /// Reports what has run out: its holder may know it, and ask again, before the task does.
+    /// Reports leases that have run out: a holder may know it, and ask again, before the task does.
     pub(crate) fn expire(&self) {
-        // With none of those to be renewed.
+        // Without any of those that are due for renewal.
         let _ = self.take_due(Instant::now(), 0);
     }
 
-    /// Reports what has run out. Returns what is to be renewed.
+    /// Reports leases that have run out. Returns those that are due for renewal.
     pub(crate) fn take_due(&self, now: Instant, most: usize) -> Vec<Claim> {
         let mut state = self.state();
         let due = state.table.due(now, most);
@@ -208,7 +208,7 @@ impl Shared {
         due.renew
     }
 
-    /// The store has answered, or has not, a call that was sent at that time.
+    /// Takes the answer, or the failure, of a call that was sent at that time.
     pub(crate) fn answered(
         self: &Arc<Self>,
         asked: Vec<Asked>,
@@ -263,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// The store has answered, or has not, a renewal that was sent at that time.
+    /// Takes the answer, or the failure, of a renewal that was sent at that time.
     pub(crate) fn renewed(
         &self,
         claims: &[Claim],
@@ -294,7 +294,7 @@ impl Shared {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// A lease is not held any more, and its holder is told.
+    /// Records that a lease is not held any more, and notifies its holder.
     fn lose(&self, state: &mut State, key: &Bytes, why: LeaseLost) {
         if let Some(entry) = state.terms.remove(key) {
             self.tell_loss(&entry, why);
@@ -312,7 +312,7 @@ impl Shared {
 }
 
 impl State {
-    /// Has the store told of a lease that is not held any more.
+    /// Queues the release of a lease that is not held any more.
     fn tell_store(&mut self, claim: Claim, told: Option<oneshot::Sender<()>>) {
         self.released.push_back(Released { claim, told });
     }
@@ -323,10 +323,10 @@ impl State {
 }
 
 impl Released {
-    /// The store was told, or could not be.
+    /// Ends the release: the store has it, or could not be reached.
     pub(crate) fn done(self) {
         if let Some(told) = self.told {
-            // A caller that is gone has released it nevertheless.
+            // If the caller is gone, the lease is released all the same.
             let _ = told.send(());
         }
     }

@@ -1,4 +1,4 @@
-//! What leases ask of their store, and what they are answered.
+//! The interface between leases and their store.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,17 +8,16 @@ use bytes::Bytes;
 
 use crate::error::StoreError;
 
-/// Keeps leases: who owns which key, under which token, and until when.
+/// Keeps leases: which owner has which key, under which token, and until when.
 ///
-/// A lease *runs out* its time to live after the store has last granted or renewed it, by the clock
-/// of the store, and only by that one: clocks of different machines are never compared. It is *held*
+/// A lease *runs out* its time to live after the store has last granted or renewed it. Only the
+/// clock of the store counts: clocks of different machines are never compared. The lease is *held*
 /// from the grant until it runs out or is released.
 ///
-/// # Writing one
+/// # Implementing a store
 ///
 /// Each call is one round trip, or a few, however many keys it names. Within a call no key occurs
-/// twice. The suite in [`conformance`](crate::conformance) says whether a store keeps to all of
-/// this.
+/// twice. The suite in [`conformance`](crate::conformance) checks all of these rules.
 ///
 /// # Cancel safety
 ///
@@ -29,26 +28,26 @@ pub trait LeaseStore: Send + Sync + 'static {
     /// Grants each lease that another owner does not hold. The answers are in the order of the
     /// wishes.
     ///
-    /// What `owner` itself holds is granted anew: the answer to an earlier call may have been lost.
-    /// That never shortens it: an earlier call may also be done late, after a lease was granted that
-    /// is in use.
+    /// A lease that `owner` itself holds is granted again: the answer to an earlier call may have
+    /// been lost. That never shortens the lease: an earlier call may also take effect late, after
+    /// the grant of a lease that is in use.
     ///
     /// # Errors
     ///
     /// [`StoreError`]: some or none of it may be granted.
     async fn acquire(&self, owner: &Owner, wishes: &[Wish]) -> Result<Vec<Answer>, StoreError>;
 
-    /// Lets each lease run on from now, for its time to live. The answers are in the order of the
-    /// claims: whether the lease is held, by this owner and under this token.
+    /// Renews each lease from now on, for its time to live. The answers are in the order of the
+    /// claims: whether this owner holds the lease under this token.
     ///
-    /// A lease that has run out and that was not granted since may be renewed, or not.
+    /// A lease that has run out, and that was not granted since, may be renewed or not.
     ///
     /// # Errors
     ///
     /// [`StoreError`]: some or none of it may be renewed.
     async fn renew(&self, owner: &Owner, claims: &[Claim]) -> Result<Vec<bool>, StoreError>;
 
-    /// Ends each lease that this owner holds under this token. Others are passed over.
+    /// Ends each lease that this owner holds under this token. Ignores the others.
     ///
     /// # Errors
     ///
@@ -58,11 +57,11 @@ pub trait LeaseStore: Send + Sync + 'static {
 
 /// A fencing token: each grant of a key has a higher one than all grants of that key before.
 ///
-/// What is written under a lease carries its token, and the place where it is written refuses a token
-/// below the highest that it has seen for the key. Then a holder that was paused past its lease, and does not
-/// know it yet, can write nothing.
+/// Each write under a lease carries its token, and the target of the write refuses a token below
+/// the highest that it has seen for the key. Then a holder that was paused past the end of its
+/// lease, and does not know it yet, can write nothing.
 ///
-/// The idea and the word are from Martin Kleppmann, *How to do distributed locking* (2016).
+/// The idea and the term are from Martin Kleppmann, *How to do distributed locking* (2016).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
@@ -72,19 +71,19 @@ impl fmt::Display for Token {
     }
 }
 
-/// Who holds leases: one [`Leases`](crate::Leases), for as long as it lives.
+/// The owner of leases: one [`Leases`](crate::Leases), for its whole life.
 ///
 /// At most 64 bytes of ASCII, and never used by two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(String);
 
 impl Owner {
-    /// An owner that no other process has, nor this one before: the process, and 64 random bits.
+    /// Creates a unique owner: the process id, and 64 random bits.
     pub fn random() -> Self {
         Self(format!("{}-{:016x}", std::process::id(), random_bits()))
     }
 
-    /// As text.
+    /// Returns the owner as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -96,24 +95,24 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Seeded by the operating system. Not for secrets.
+/// Returns random bits, seeded by the operating system. Not for secrets.
 pub(crate) fn random_bits() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
-/// A lease that is wanted.
+/// A request for a lease.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// Of what.
+    /// The key of the lease.
     pub key: Bytes,
     /// Its time to live.
     pub ttl: Duration,
 }
 
 impl Wish {
-    /// The lease of a key, for so long.
+    /// Creates a request for the lease of a key, with this time to live.
     pub fn new(key: impl Into<Bytes>, ttl: Duration) -> Self {
         Self {
             key: key.into(),
@@ -122,7 +121,7 @@ impl Wish {
     }
 }
 
-/// What a store says to a [`Wish`].
+/// The answer of a store to a [`Wish`].
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -139,16 +138,16 @@ pub enum Answer {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Of what.
+    /// The key of the lease.
     pub key: Bytes,
-    /// Of the grant.
+    /// The token of the grant.
     pub token: Token,
     /// Its time to live.
     pub ttl: Duration,
 }
 
 impl Claim {
-    /// The grant of a key under this token.
+    /// Creates a claim of a key under this token.
     pub fn new(key: impl Into<Bytes>, token: Token, ttl: Duration) -> Self {
         Self {
             key: key.into(),

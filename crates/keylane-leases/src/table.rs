@@ -1,11 +1,11 @@
-//! The leases of one owner: what is held and until when, and what is to be done next. Pure: time is
-//! an argument, and the store is another's business.
+//! The leases of one owner: which are held and until when, and what to do next. Pure: time is an
+//! argument, and other code calls the store.
 //!
 //! # Until when a lease is held
 //!
-//! The store counts the time to live from the moment in which it grants or renews, and tells when
-//! that was only by its answer, which may take long. So the time is counted here from before the
-//! call was sent: this end comes first, whatever the network does. It is put forward by another
+//! The store counts the time to live from the moment of a grant or renewal. The caller sees that
+//! moment only through the answer, which may take long. So this table counts from before the call
+//! was sent: its end comes first, whatever the network does. The end is earlier by another
 //! [tenth](ends_at), for clocks that run at different speeds.
 //!
 //! ```text
@@ -14,11 +14,12 @@
 //!  0               answer          ttl/3 to ttl/2       0.9 ttl   ttl   granted + ttl
 //! ```
 //!
-//! # When it is renewed
+//! # When a lease is renewed
 //!
-//! What is left of it then is the time in which the store may be away. It is more than half of the
-//! lease, or ten seconds at least: more of a long lease would only cost renewals. So a lease of up to 17
-//! seconds is renewed after a third of its time, and one of 25 seconds and more after a half.
+//! The rest of a lease at its renewal is the time for which the store may be unreachable. It is
+//! more than half of the lease, or at least ten seconds: a larger part of a long lease would only
+//! cost renewals. So a lease of up to 17 seconds is renewed after a third of its time, and one of
+//! 25 seconds and more after a half.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -29,22 +30,22 @@ use tokio::time::Instant;
 
 use crate::store::{Claim, Token};
 
-/// When a lease ends for its holder, if the call that has granted or renewed it was sent then.
+/// Returns when a lease ends for its holder, if the call that granted or renewed it was sent then.
 pub fn ends_at(sent: Instant, ttl: Duration) -> Instant {
     sent + ttl * 9 / 10
 }
 
-/// How long a renewal may be tried again, of a lease that is long enough.
+/// For how long the renewal of a long lease can be repeated.
 const SPARE: Duration = Duration::from_secs(10);
 
-/// When it is to be renewed.
+/// Returns when to renew a lease.
 fn renew_at(sent: Instant, ttl: Duration) -> Instant {
     let lasts = ends_at(sent, ttl) - sent;
     let latest = lasts.saturating_sub(SPARE);
     sent + latest.clamp(ttl / 3, ttl / 2)
 }
 
-/// When a renewal that has failed is to be tried again.
+/// Returns when to repeat a failed renewal.
 fn retry_at(now: Instant, ttl: Duration) -> Instant {
     now + (ttl / 30).clamp(Duration::from_millis(10), Duration::from_secs(1))
 }
@@ -53,14 +54,14 @@ fn retry_at(now: Instant, ttl: Duration) -> Instant {
 #[derive(Debug, Default)]
 pub struct Table {
     leases: HashMap<Bytes, State>,
-    /// When each lease that is held ends.
+    /// The end of each lease that is held.
     ends: Schedule,
-    /// When each is to be renewed, but for those that the store is being asked about.
+    /// The renewal of each lease, except those in a renewal that is in progress.
     renewals: Schedule,
 }
 
-/// Leases by a time of theirs. Those of one call have the same one, and go together: each is put into a
-/// list, and has no place in an order of its own.
+/// Leases by one of their times. Those of one call share a time, and go together: each is put into
+/// a list, and has no place in an order of its own.
 #[derive(Debug, Default)]
 struct Schedule(BTreeMap<Instant, Group>);
 
@@ -73,10 +74,10 @@ struct Group {
     live: usize,
 }
 
-/// A time of a lease, if it has it.
+/// Returns a time of a lease, if the lease has it.
 type TimeOf = fn(&Holding) -> Option<Instant>;
 
-/// With so many more keys than leases, those that have left are looked for.
+/// With so many more keys than leases, the group drops the keys that have left.
 const MOST_LEFT: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -114,48 +115,48 @@ impl Holding {
     }
 }
 
-/// What a lease that was granted, or renewed, is now.
+/// The state of a lease that was granted or renewed.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Held until then, unless it is renewed before.
+    /// It is held until then, unless it is renewed before.
     Until(Instant),
     /// Too late: it has run out before the answer came.
     RanOut,
-    /// The store has said that it is another's.
+    /// The store reports that another owner has it.
     TakenOver,
-    /// It was released, or has run out and was reported, while the store was asked.
+    /// It was released, or has run out and was reported, while the call was in progress.
     Gone,
 }
 
-/// What has come due.
+/// Due work.
 #[must_use]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Due {
     /// These have run out, and are not held from now on.
     pub ran_out: Vec<(Bytes, Token)>,
-    /// These are to be renewed now: tell [`Table::renewed`] or [`Table::not_renewed`].
+    /// These are due for renewal: then call [`Table::renewed`] or [`Table::not_renewed`].
     pub renew: Vec<Claim>,
 }
 
 impl Table {
-    /// An empty one.
+    /// Creates an empty table.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many leases are held or asked for.
+    /// Returns how many leases are held or requested.
     pub fn len(&self) -> usize {
         self.leases.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()
     }
 
-    /// Notes that the store is to be asked for a key. `false`: this owner holds it already, or asks
-    /// for it, and must not ask again, because the store would grant it.
+    /// Records that the store is about to be asked for a key. Returns `false` if this owner holds
+    /// the key already, or asks for it: it must not ask again, because the store would grant it.
     #[must_use]
     pub fn ask(&mut self, key: &Bytes) -> bool {
         match self.leases.entry(key.clone()) {
@@ -167,14 +168,14 @@ impl Table {
         }
     }
 
-    /// The store has not granted a key that was [asked](Self::ask) for, or has not answered.
+    /// Records that the store has not granted an [asked](Self::ask) key, or has not answered.
     pub fn not_granted(&mut self, key: &Bytes) {
         if let Some(State::Asked) = self.leases.get(key) {
             self.leases.remove(key);
         }
     }
 
-    /// The store has granted a key that was [asked](Self::ask) for, with a call that was sent at
+    /// Records that the store has granted an [asked](Self::ask) key, with a call that was sent at
     /// that time.
     pub fn granted(
         &mut self,
@@ -191,7 +192,7 @@ impl Table {
         self.hold(key, Holding::new(token, ttl, sent), now)
     }
 
-    /// What is due, with at most so many to be renewed: call it again until there is nothing.
+    /// Returns due work, with at most `most` renewals: call it again until there is none.
     ///
     /// Leases that are due a little later are renewed along with those that are due now, so that
     /// leases of one time come to share their calls.
@@ -219,7 +220,7 @@ impl Table {
         due
     }
 
-    /// The store has answered a renewal that was sent at that time: whether the lease is held.
+    /// Records the answer to a renewal that was sent at that time: whether the lease is held.
     pub fn renewed(
         &mut self,
         key: &Bytes,
@@ -234,7 +235,7 @@ impl Table {
         let renewed = Holding::new(token, held.ttl, sent);
         let kept = match is_held {
             false => Kept::TakenOver,
-            // Its holder may have seen that it was over: it does not come back.
+            // Its holder may have seen the end of it: the lease does not come back.
             true if held.ends_at <= now || renewed.ends_at <= now => Kept::RanOut,
             true => Kept::Until(renewed.ends_at),
         };
@@ -247,7 +248,7 @@ impl Table {
         kept
     }
 
-    /// A renewal has failed: the store may have done it or not.
+    /// Records a failed renewal: the store may have done it or not.
     pub fn not_renewed(&mut self, key: &Bytes, token: Token, now: Instant) {
         if let Some(held) = self.of(key, token).copied() {
             let renew_at = Some(retry_at(now, held.ttl));
@@ -255,13 +256,13 @@ impl Table {
         }
     }
 
-    /// The holder gives a lease up. The claim to release at the store, if it was held.
+    /// Gives a lease up. Returns the claim to release at the store, if the lease was held.
     pub fn release(&mut self, key: &Bytes, token: Token) -> Option<Claim> {
         let held = self.take(key, token)?;
         Some(Claim::new(key.clone(), token, held.ttl))
     }
 
-    /// Gives up all leases. Those that were held.
+    /// Gives up all leases. Returns those that were held.
     pub fn release_all(&mut self) -> Vec<Claim> {
         self.ends.0.clear();
         self.renewals.0.clear();
@@ -273,13 +274,13 @@ impl Table {
         .collect()
     }
 
-    /// When [`due`](Self::due) has something to say.
+    /// Returns when [`due`](Self::due) has work.
     pub fn next(&self) -> Option<Instant> {
         let firsts = [&self.ends, &self.renewals];
         firsts.into_iter().filter_map(Schedule::first).min()
     }
 
-    /// Until when this owner holds a key, if it does.
+    /// Returns until when this owner holds a key, if it does.
     pub fn held_until(&self, key: &Bytes) -> Option<Instant> {
         let held = self.leases.get(key)?.held()?;
         Some(held.ends_at)
@@ -297,7 +298,7 @@ impl Table {
         Some(held)
     }
 
-    /// Puts a lease in that the store has granted, unless it is over already.
+    /// Inserts a lease that the store has granted, unless it is over already.
     fn hold(&mut self, key: &Bytes, held: Holding, now: Instant) -> Kept {
         if held.ends_at <= now {
             return Kept::RanOut;
@@ -307,7 +308,7 @@ impl Table {
         Kept::Until(held.ends_at)
     }
 
-    /// Changes the times of a lease that is held with this token.
+    /// Changes the times of a lease that is held under this token.
     fn change(&mut self, key: &Bytes, new: Holding) {
         let held = self.leases.get_mut(key).and_then(State::held_mut);
         if let Some(held) = held.filter(|held| held.token == new.token) {
@@ -316,7 +317,8 @@ impl Table {
         }
     }
 
-    /// Follows a lease that has come, has changed or has gone. A time that stays keeps its place.
+    /// Updates the schedules for a lease that has come, has changed or has gone. A time that stays
+    /// keeps its place.
     fn reschedule(&mut self, key: &Bytes, old: Option<&Holding>, new: Option<&Holding>) {
         let schedules: [(_, TimeOf); 2] = [
             (&mut self.ends, Holding::ends_at),
@@ -364,10 +366,10 @@ impl Schedule {
         group.live += 1;
     }
 
-    /// A lease leaves. Its key may stay for as long as others do.
+    /// Removes a lease. Its key may stay while others do.
     fn leave(&mut self, at: Instant, key: &Bytes, leases: &HashMap<Bytes, State>, time: TimeOf) {
         if let Some(group) = self.0.get_mut(&at) {
-            // As a rule it is: leases are renewed in the opposite order each time.
+            // The usual case: leases are renewed in the opposite order each time.
             if group.keys.last() == Some(key) {
                 group.keys.pop();
             } else if group.keys.len() > 2 * group.live + MOST_LEFT {
@@ -375,7 +377,7 @@ impl Schedule {
                 group
                     .keys
                     .retain(|key| held(key).and_then(time) == Some(at));
-                // One that has left and come again in the same instant.
+                // A lease that has left and come again in the same instant.
                 group.keys.sort_unstable();
                 group.keys.dedup();
             }
@@ -383,7 +385,7 @@ impl Schedule {
         }
     }
 
-    /// One lease fewer has this time.
+    /// Counts one lease fewer at this time.
     fn left(&mut self, at: Instant) {
         if let Some(group) = self.0.get_mut(&at) {
             group.live -= 1;
@@ -393,7 +395,7 @@ impl Schedule {
         }
     }
 
-    /// A key of which the time has come by then. It may have left; if not, it is to.
+    /// Returns a key whose time has come by then. Its lease may have left; if not, it must leave.
     fn pop_until(&mut self, until: Instant) -> Option<(Instant, Bytes)> {
         let mut first = self.0.first_entry()?;
         let at = *first.key();
@@ -428,7 +430,7 @@ mod tests {
         let _ = table.granted(key, Token(1), ttl, now, now);
     }
 
-    /// A table with one lease, granted by a call that was sent at that time.
+    /// Returns a table with one lease, granted by a call that was sent at that time.
     fn holding(sent: Instant) -> (Table, Bytes) {
         let (mut table, key) = (Table::new(), key("a"));
         assert!(table.ask(&key));
@@ -570,13 +572,13 @@ mod tests {
     }
 
     impl Table {
-        /// How many there are in both schedules.
+        /// Returns how many there are in both schedules.
         fn keys(&self) -> usize {
             let groups = self.ends.0.values().chain(self.renewals.0.values());
             groups.map(|group| group.keys.len()).sum()
         }
 
-        /// Each lease has its times in the schedules, and nothing else is counted there.
+        /// Checks that each lease has its times in the schedules, and that they contain no other.
         fn check(&self) {
             let held = || {
                 self.leases
@@ -668,15 +670,16 @@ mod tests {
         table.check();
     }
 
-    /// A store that does what it says: who holds each key until when, by its own clock.
+    /// A naive store: which owner holds each key until when, by its own clock.
     #[derive(Default)]
     struct Naive(HashMap<Bytes, (Token, Instant)>);
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// Asks for a key. The store grants it after the first time, and the answer takes the second.
+        /// Asks for a key. The store grants it after the first delay, and the answer takes the
+        /// second.
         Ask(usize, f64, f64),
-        /// Renews what is due. The answers arrive, or do not.
+        /// Renews the due leases. The answers arrive, or are lost.
         Renew(f64, f64, bool),
         Release(usize),
         Wait(f64),
@@ -692,8 +695,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the calls take and whichever answers are lost: as long as a lease is held here,
-        /// the store gives it to no other.
+        /// However long the calls take, and whichever answers are lost: while a lease is held here,
+        /// the store gives it to no other owner.
         #[test]
         fn a_lease_ends_here_before_it_ends_at_the_store(
             steps in prop::collection::vec(step(), 1..60)

@@ -1,4 +1,4 @@
-//! What the holder of a lease is told about it.
+//! The state of a lease, as its holder sees it.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::LeaseLost;
 
-/// How long a lease lasts, as far as is known.
+/// The known term of a lease.
 #[derive(Debug)]
 struct Term {
     stage: Stage,
-    /// Until when it is held, if it is. Most renewals change nothing but this, and wake no one.
+    /// Until when it is held, if it is. Most renewals change only this, and wake no task.
     until: Time,
 }
 
@@ -25,11 +25,11 @@ enum Stage {
     Lost(LeaseLost),
 }
 
-/// The side that knows. It is dropped when the key is free in this process.
+/// The writing side of a term. It is dropped when the key is free in this process.
 #[derive(Debug)]
 pub(crate) struct TermSender(watch::Sender<Term>);
 
-/// The other side of a term.
+/// The reading side of a term.
 #[derive(Clone, Debug)]
 pub(crate) struct TermWatch(watch::Receiver<Term>);
 
@@ -41,7 +41,7 @@ impl TermSender {
         }))
     }
 
-    /// It was granted or renewed.
+    /// Records a grant or a renewal.
     pub(crate) fn hold(&self, until: Instant) {
         let term = self.0.borrow();
         term.until.set(until);
@@ -62,8 +62,8 @@ impl TermSender {
 }
 
 impl TermWatch {
-    /// Whether the lease is held now. By the clock, and not by what was reported: the report may be
-    /// late where the runtime is busy.
+    /// Checks that the lease is held now. The clock decides, and not the report, which may be late
+    /// in a busy runtime.
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
         let term = self.0.borrow();
         match term.stage {
@@ -73,14 +73,14 @@ impl TermWatch {
         }
     }
 
-    /// Until when it is held, if it is not lost.
+    /// Returns until when it is held, if it is not lost.
     pub(crate) fn held_until(&self) -> Option<Instant> {
         let term = self.0.borrow();
         (term.stage == Stage::Held).then(|| term.until.get())
     }
 
-    /// Waits until the lease is lost, as reported or by the clock, whichever comes first: the task
-    /// that reports may be in the queue of a worker that is blocked.
+    /// Waits until the lease is lost, by the report or by the clock, whichever comes first: the
+    /// task that reports may be in the queue of a blocked worker.
     pub(crate) async fn lost(&self) -> LeaseLost {
         let mut watch = self.0.clone();
         loop {
@@ -107,11 +107,11 @@ impl TermWatch {
     }
 }
 
-/// An instant that is changed while others read it: in nanoseconds from some moment on.
+/// An instant that changes while others read it: in nanoseconds from a fixed moment on.
 #[derive(Debug)]
 struct Time(AtomicI64);
 
-/// Some moment.
+/// A fixed moment.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Time {

@@ -1,4 +1,4 @@
-//! What a push that does not wait gives back.
+//! The result of a push that does not wait.
 
 use std::fmt;
 
@@ -9,8 +9,8 @@ use super::message::Message;
 /// A message that the spool has taken with [`try_push`](super::Spool::try_push).
 ///
 /// Under [`Persist::Each`](super::Persist::Each) it is on its way to the disk, and only
-/// [`stored`](Self::stored) says that it is there. Under the other policies it is accepted, and
-/// this can be dropped.
+/// [`stored`](Self::stored) confirms that it is there. Under the other policies it is accepted, and
+/// this value can be dropped.
 #[must_use = "under `Persist::Each` only `stored` says that the message is on the disk"]
 pub struct Accepted(Option<Waiter>);
 
@@ -28,13 +28,13 @@ impl Accepted {
     ///
     /// # Errors
     ///
-    /// [`PushError::Disk`] if it could not be stored, [`PushError::Closed`] if the spool has ended
-    /// before, because the disk failed. The message comes back.
+    /// [`PushError::Disk`] if the message could not be stored, [`PushError::Closed`] if the spool
+    /// ended earlier because the disk failed. Both give the message back.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the message is still stored and delivered if that works, and what
-    /// became of it is not known.
+    /// If the future is dropped, the message is still stored and delivered if that works, and its
+    /// outcome is not known.
     ///
     /// # Examples
     ///
@@ -58,7 +58,7 @@ impl Accepted {
     pub async fn stored(self) -> Result<(), PushError> {
         match self.0 {
             None => Ok(()),
-            // Every message that arrives is answered, at the latest at the end.
+            // Every arriving message gets an answer, at the latest at the end.
             Some(waiter) => waiter
                 .await
                 .unwrap_or_else(|_| Err(PushError::Closed(Message::new("", "")))),

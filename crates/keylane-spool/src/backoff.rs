@@ -1,8 +1,8 @@
-//! How long to wait after a failure.
+//! The wait after a failure.
 
 use std::time::Duration;
 
-/// Grows with each failure in a row. Pure: the dice is an argument.
+/// A wait that grows with each failure in a row. Pure: the dice is an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
     base: Duration,
@@ -20,7 +20,7 @@ impl Backoff {
     }
 
     /// Counts a failure. The wait doubles from `base` to `cap`, and is spread between half of it
-    /// and all of it, so that producers which failed together do not come back together.
+    /// and all of it, so that producers that failed together do not come back together.
     ///
     /// `dice` is a random number from 0 to 1.
     pub(super) fn failed(&mut self, dice: f64) -> Duration {
@@ -34,7 +34,7 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// Failures since the last success.
+    /// Returns the failures since the last success.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }

@@ -21,10 +21,10 @@ use super::writer::write;
 /// The least memory of a spool.
 const LEAST_MEMORY: usize = 4 * 1024;
 
-/// A longer time is this long: clocks can add it.
+/// Longer times are cut to this one, which every clock can add.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// Builds a [`Spool`]: the sink must be given, everything else has a default.
+/// Builds a [`Spool`]. The sink is required; everything else has a default.
 ///
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
@@ -108,22 +108,23 @@ impl Spool {
 }
 
 impl<S: SpoolSink> Builder<S> {
-    /// Where messages are stored. The directory is made if it does not exist; one spool at a time
-    /// has it open.
+    /// Sets the directory for messages. The spool creates it if it does not exist; only one spool
+    /// at a time may have it open.
     pub fn dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.dir = Some(path.into());
         self
     }
 
-    /// When a message is on the disk. Needs a [`dir`](Self::dir), unless it is [`Persist::None`].
+    /// Sets when a message is on the disk. Needs a [`dir`](Self::dir), unless it is
+    /// [`Persist::None`].
     pub fn persist(mut self, persist: Persist) -> Self {
         self.persist = Some(persist);
         self
     }
 
-    /// Most messages and bytes of a batch, and how long it waits to fill. A message that is larger
-    /// than `bytes` makes a batch by itself. With a `linger` of zero what is there goes at once,
-    /// and batches form while the sink is busy.
+    /// Sets the most messages and bytes of a batch, and how long it waits to fill. A message that
+    /// is larger than `bytes` is a batch of its own. With a `linger` of zero waiting messages go at
+    /// once, and batches form while the sink is busy.
     pub fn batch(mut self, count: usize, bytes: usize, linger: Duration) -> Self {
         self.batch = Batch {
             count,
@@ -133,82 +134,82 @@ impl<S: SpoolSink> Builder<S> {
         self
     }
 
-    /// Most batches at the sink at once. They share no key. While the sink fails it is one.
+    /// Sets the most batches at the sink at once. They share no key. While the sink fails, only one
+    /// batch is sent at a time.
     ///
     /// A batch is chosen from the oldest messages, four times its count and at least 1,024. If all
-    /// of their keys are in flight, it waits: with one key that has as many messages as that, the
-    /// other keys are written between its batches and not beside them. Letters to dead letters are
-    /// not counted.
+    /// of their keys are in flight, it waits: if one key has that many messages, the other keys are
+    /// written between its batches and not beside them. Letters to dead letters do not count.
     pub fn in_flight(mut self, batches: usize) -> Self {
         self.in_flight = batches;
         self
     }
 
-    /// Most bytes in memory, at least 4 KiB. With a directory, half of it is for messages that wait
-    /// for the sink, and a quarter for those that are being stored. The store has a cache of 8 MiB
-    /// beside it.
+    /// Sets the most bytes in memory, at least 4 KiB. With a directory, half of it is for messages
+    /// that wait for the sink, and a quarter for those that are being stored. The store has a cache
+    /// of 8 MiB beside it.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Most bytes of all messages that are not delivered, in memory and on the disk. Needs a
-    /// [`dir`](Self::dir). The file can be larger: up to 3 times as much and 4 MiB.
+    /// Sets the most bytes of all undelivered messages, in memory and on the disk. Needs a
+    /// [`dir`](Self::dir). The file can be larger: up to 3 times as large, and 4 MiB.
     pub fn disk(mut self, bytes: u64) -> Self {
         self.disk = Some(bytes);
         self
     }
 
-    /// What happens to a push when the spool is full.
+    /// Sets what happens to a push when the spool is full.
     pub fn at_limit(mut self, at_limit: AtLimit) -> Self {
         self.at_limit = at_limit;
         self
     }
 
-    /// Most bytes of one message. No more than a quarter of [`memory`](Self::memory) with a
-    /// directory, all of it without one, and [`disk`](Self::disk): a larger value is cut to that.
+    /// Sets the most bytes of one message. A larger value is cut to [`disk`](Self::disk) and, with
+    /// a directory, a quarter of [`memory`](Self::memory), without one all of it.
     pub fn max_message(mut self, bytes: usize) -> Self {
         self.max_message = bytes;
         self
     }
 
-    /// How long the sink, or the dead letters, may take for an answer.
+    /// Sets how long the sink, or the dead letters, may take to answer.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The wait after a failed batch: `base`, then twice as long each time, up to `cap`. Each wait
-    /// is spread between half of it and all of it. A success starts anew. The same for dead letters
-    /// that fail, apart from it.
+    /// Sets the wait after a failed batch: `base`, then twice as long each time, up to `cap`. Each
+    /// wait is spread between half of it and all of it. A success resets it. Failures of the dead
+    /// letters have the same wait, counted separately.
     pub fn backoff(mut self, base: Duration, cap: Duration) -> Self {
         self.backoff = (base, cap);
         self
     }
 
-    /// What happens to a message that the sink refuses as invalid, and to its key.
+    /// Sets what happens to a message that the sink refuses as invalid, and to its key.
     pub fn on_refused(mut self, on_refused: OnRefused) -> Self {
         self.on_refused = on_refused;
         self
     }
 
-    /// Opens the directory, if there is one, and starts to deliver what is in it.
+    /// Opens the directory, if there is one, and starts to deliver its messages.
     ///
     /// The spool runs on the Tokio runtime in which this is called, and on one thread of its own
     /// for the disk.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] names the setting that is wrong, or the file and what to do about it. A
-    /// directory that another spool has open is [`DiskErrorKind::Locked`](super::DiskErrorKind).
+    /// [`OpenError`] names the wrong setting, or the file and what to do about it. If another spool
+    /// has the directory open, the error is [`DiskErrorKind::Locked`](super::DiskErrorKind).
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped before it is ready, nothing was delivered. The directory may stay
-    /// locked for as long as it takes to read the file.
+    /// If the future is dropped before it is ready, nothing is delivered. The directory may stay
+    /// locked until the file has been read.
     pub async fn open(self) -> Result<Spool, OpenError> {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| OpenError::NoRuntime)?;
-        // The only way to ask.
+        // The only way to find out.
         std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| OpenError::NoTimers)?;
         let settings = self.settings()?;

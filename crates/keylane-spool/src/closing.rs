@@ -1,4 +1,4 @@
-//! How a spool is closed.
+//! The end of a spool.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -11,24 +11,25 @@ use super::report::SpoolReport;
 
 /// An end that starts when it is awaited: [`Spool::close`](super::Spool::close).
 ///
-/// What is in is delivered, without waiting for batches to fill. Halted keys cannot come to an end
-/// and are left. Without a deadline ([`within`](Self::within)) it waits as long as the sink takes,
-/// or fails.
+/// It delivers the accepted messages, without waiting for batches to fill. Halted keys cannot
+/// finish, and their messages are left. Without a deadline ([`within`](Self::within)) it waits as
+/// long as the sink takes, or fails.
 ///
-/// With a directory, what is not delivered is stored, under every policy, and the next
-/// [`open`](super::Builder::open) of the directory delivers it. Without one it comes back in the
-/// report. When the future is ready, the directory is free for another spool.
+/// With a directory, undelivered messages are stored, under every policy, and the next
+/// [`open`](super::Builder::open) of the directory delivers them. Without one the report returns
+/// them. When the future is ready, the directory is free for another spool.
 ///
 /// It is not a future itself: for `spawn` or `join!` write `async { spool.close().await }`. A sink
 /// must not await the end of its own spool: it would wait for itself.
 ///
-/// Several may be awaited; the earliest deadline counts, and every one gets the report. The
-/// messages that come back come with the first one.
+/// Several may be awaited; the earliest deadline counts, and each gets the report. Only the first
+/// report contains the returned messages.
 ///
 /// # Cancel safety
 ///
-/// Dropped before it is ready, the end goes on, its deadline included; await another one for the
-/// report. Unless that drops the last handle of the spool: this is one, too.
+/// If the future is dropped before it is ready, the end goes on, with its deadline; await another
+/// one for the report. The exception is a drop of the last handle of the spool: this value is a
+/// handle too.
 ///
 /// # Examples
 ///
@@ -59,7 +60,7 @@ impl Closing {
         }
     }
 
-    /// Stops to deliver after this time, counted from the first poll by the clock of the spool's
+    /// Stops delivery after this time, which counts from the first poll by the clock of the spool's
     /// runtime. A batch that is at the sink then counts as not delivered.
     pub fn within(mut self, limit: Duration) -> Self {
         self.within = Some(limit);

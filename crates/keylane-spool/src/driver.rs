@@ -12,7 +12,7 @@ use super::core::{Change, Landed, Landing, Moment};
 use super::flight::{Target, fly};
 use super::shared::Shared;
 
-/// Runs until nothing is delivered any more.
+/// Runs until delivery has stopped for good.
 pub(super) async fn drive(driver: Driver, target: Target) {
     let shared = &driver.0;
     let mut flights = FuturesUnordered::new();
@@ -65,12 +65,13 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
     }
 }
 
-/// The right to drive a spool. However the task ends, nothing is delivered any more, and no one
-/// may wait for it.
+/// The right to drive a spool. When the task ends, for any reason, delivery stops for good, and no
+/// caller may wait for it.
 pub(super) struct Driver(Arc<Shared>);
 
 impl Driver {
-    /// Made before the task is spawned: a runtime may drop a task that it has never polled.
+    /// Creates the driver. Call it before the task is spawned: a runtime may drop a task that it
+    /// has never polled.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self(shared)
     }

@@ -1,4 +1,4 @@
-//! Errors, one small type per operation. A push gives its message back.
+//! Errors, one small type for each operation. A push gives its message back.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::journal::DiskError;
 use super::message::Message;
 
-/// Why a message was not accepted. The message comes back.
+/// The reason why a message was not accepted. The error gives the message back.
 #[non_exhaustive]
 #[derive(Error, Clone)]
 pub enum PushError {
@@ -21,16 +21,16 @@ pub enum PushError {
     /// more than 65,535 headers, or a header name of more than 65,535 bytes.
     #[error("the message is too large for this spool")]
     TooLarge(Message),
-    /// The message could not be written to the disk, or the commit before it failed. It is not
-    /// accepted, and the sink does not get it. One exception: the commit that failed may have come through, which is undone as soon as
-    /// the disk works again; if the process dies or the spool is closed before, the next
-    /// [`open`](super::Builder::open) delivers the message.
+    /// The message could not be written to the disk, or the previous commit failed. It is not
+    /// accepted, and the sink does not get it. One exception: the failed commit may have come
+    /// through, which is undone as soon as the disk works again; if the process dies or the spool
+    /// is closed before, the next [`open`](super::Builder::open) delivers the message.
     #[error("not stored: {1}")]
     Disk(Message, DiskError),
 }
 
 impl PushError {
-    /// The message that was not accepted.
+    /// Returns the message that was not accepted.
     pub fn into_inner(self) -> Message {
         match self {
             Self::Full(message)
@@ -41,7 +41,7 @@ impl PushError {
     }
 }
 
-// The message is the user's: it is not shown.
+// The message belongs to the user: it is not shown.
 impl fmt::Debug for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,7 +53,8 @@ impl fmt::Debug for PushError {
     }
 }
 
-/// Why a spool could not be opened. Each names the setting or the file to change.
+/// The reason why a spool could not be opened. Each variant names the setting or the file to
+/// change.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone)]
 pub enum OpenError {
@@ -66,15 +67,15 @@ pub enum OpenError {
     /// This setting must be at least one, or a time longer than zero.
     #[error("`{0}` must not be zero")]
     Zero(&'static str),
-    /// A setting that does nothing without another one.
+    /// This setting does nothing without the other one.
     #[error("`{0}` needs `{1}`")]
     Needs(&'static str, &'static str),
     /// The memory is less than a spool can work with.
     #[error("`memory` must be at least {least} bytes, but is {bytes}")]
     Memory {
-        /// As it was set.
+        /// The bytes that were set.
         bytes: usize,
-        /// What is needed.
+        /// The least that a spool needs.
         least: usize,
     },
     /// The directory or its file cannot be used.
@@ -82,18 +83,18 @@ pub enum OpenError {
     Disk(#[from] DiskError),
 }
 
-/// Why not all messages were delivered that were accepted before the flush.
+/// The reason why not all messages that were accepted before the flush are delivered.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushError {
-    /// All that is left waits behind messages that the sink has refused, for
+    /// All remaining messages wait behind messages that the sink has refused, for
     /// [`Spool::resume`](super::Spool::resume) or [`Spool::skip`](super::Spool::skip).
     #[error("what is left belongs to {keys} halted keys")]
     Halted {
         /// How many keys are halted.
         keys: usize,
     },
-    /// The spool has ended before.
+    /// The spool ended before.
     #[error("the spool ended before everything was delivered")]
     Closed,
 }

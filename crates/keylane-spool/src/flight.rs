@@ -1,4 +1,4 @@
-//! Sending one batch or letter, without being taken down by it.
+//! Sends one batch or letter, and survives its panics.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -11,7 +11,7 @@ use super::core::{Flight, Landing};
 use super::refused::DeadLetters;
 use super::sink::{Fate, Fates, SinkError, SpoolSink};
 
-/// Where batches go.
+/// The targets of batches and letters.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) sink: Arc<dyn SpoolSink>,
@@ -19,7 +19,7 @@ pub(super) struct Target {
     pub(super) timeout: Duration,
 }
 
-/// Sends it, and says what became of it. A panic and a timeout are errors.
+/// Sends a batch or letter, and returns the result. A panic and a timeout are errors.
 pub(super) async fn fly(target: Target, flight: Flight) -> (u64, Landing) {
     let (id, len) = match &flight {
         Flight::Batch { id, batch } => (*id, batch.len()),
@@ -64,10 +64,10 @@ fn landing(answer: Result<(), SinkError>, len: usize) -> Landing {
     }
 }
 
-/// Most characters of an error that are kept and shown.
+/// The most characters of an error that are kept and shown.
 const LONGEST: usize = 200;
 
-/// Escapes what could break a line of a log, and cuts.
+/// Escapes characters that could break a line of a log, and cuts.
 fn cut(text: &str) -> String {
     let mut short = String::new();
     for (n, c) in text.chars().enumerate() {
@@ -89,7 +89,7 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
         (_, Some(text)) => text.clone(),
         _ => "without a text".to_owned(),
     };
-    // The payload is the user's, and its drop may panic as well.
+    // The payload belongs to the user, and its drop may panic as well.
     let dropping = std::panic::catch_unwind(AssertUnwindSafe(move || drop(panic)));
     let _ = dropping.map_err(std::mem::forget);
     text

@@ -17,9 +17,9 @@ use super::stats::{HaltedKey, Stats};
 /// each key.
 ///
 /// A handle is cheap to clone, and all clones are the same spool. When the last one is dropped, the
-/// spool stops as with [`close`](Self::close) and a deadline of zero, and does not report: with a
-/// directory everything undelivered is stored, in the background; without one it is lost. Close a
-/// spool to know.
+/// spool stops as with [`close`](Self::close) and a deadline of zero, without a report: with a
+/// directory every undelivered message is stored, in the background; without one it is lost. Close
+/// a spool to get the report.
 ///
 /// # Threads and runtimes
 ///
@@ -54,7 +54,7 @@ pub struct Spool {
     handle: Arc<Handle>,
 }
 
-/// What the clones have in common.
+/// The state that the clones share.
 struct Handle {
     shared: Arc<Shared>,
 }
@@ -77,11 +77,11 @@ impl Spool {
     }
 
     /// Waits until there is room, takes the message, and waits until it is as safe as
-    /// [`Persist`](super::Persist) says.
+    /// [`Persist`](super::Persist) promises.
     ///
-    /// With `Ok` the message is *accepted*: it is delivered, or counted in the report. Messages of
-    /// a key are delivered in the order in which they were accepted; those that wait for room get
-    /// it in the order in which they came.
+    /// After `Ok` the message is *accepted*: it is delivered, or counted in the report. Messages of
+    /// a key are delivered in the order in which they were accepted; pushes that wait for room get
+    /// it in the order of their calls.
     ///
     /// # Errors
     ///
@@ -92,9 +92,9 @@ impl Spool {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped while it waits for room, nothing was accepted, and the message is
+    /// If the future is dropped while it waits for room, nothing is accepted, and the message is
     /// dropped with it. If it is dropped while it waits for the disk, the message is stored and
-    /// delivered if that works, and what became of it is not known.
+    /// delivered if that works, and its outcome is not known.
     pub async fn push(
         &self,
         key: impl Into<Bytes>,
@@ -103,15 +103,15 @@ impl Spool {
         self.push_message(Message::new(key, payload)).await
     }
 
-    /// As [`push`](Self::push), for a message with headers.
+    /// Pushes a message with headers, like [`push`](Self::push).
     ///
     /// # Errors
     ///
-    /// As [`push`](Self::push).
+    /// The same as those of [`push`](Self::push).
     ///
     /// # Cancel safety
     ///
-    /// As [`push`](Self::push).
+    /// The same as that of [`push`](Self::push).
     ///
     /// # Examples
     ///
@@ -130,7 +130,7 @@ impl Spool {
         let shared = &self.handle.shared;
         let message = match shared.with(|core| core.offer(message, false)) {
             Offer::Accepted => {
-                // A producer in a loop leaves the others their turn.
+                // A producer in a loop lets others run.
                 tokio::task::coop::consume_budget().await;
                 return Ok(());
             }
@@ -152,15 +152,15 @@ impl Spool {
                 Offer::Refused(error) => return Err(error),
                 Offer::Busy(back) => message = back,
             }
-            // What makes room leaves a permit, so none is missed since the offer.
+            // Each release of room leaves a permit, so none since the offer is missed.
             shared.room.notified().await;
         }
     }
 
     /// Takes the message if there is room at once. Needs no runtime.
     ///
-    /// What it gives back says when the message is safe, and can be dropped unless the policy is
-    /// [`Persist::Each`](super::Persist::Each).
+    /// The returned value confirms when the message is safe, and can be dropped unless the policy
+    /// is [`Persist::Each`](super::Persist::Each).
     ///
     /// # Errors
     ///
@@ -194,11 +194,11 @@ impl Spool {
         self.try_push_message(Message::new(key, payload))
     }
 
-    /// As [`try_push`](Self::try_push), for a message with headers.
+    /// Pushes a message with headers, like [`try_push`](Self::try_push).
     ///
     /// # Errors
     ///
-    /// As [`try_push`](Self::try_push).
+    /// The same as those of [`try_push`](Self::try_push).
     pub fn try_push_message(&self, message: Message) -> Result<Accepted, PushError> {
         match self.handle.shared.with(|core| core.offer(message, false)) {
             Offer::Accepted => Ok(Accepted::now()),
@@ -208,16 +208,16 @@ impl Spool {
         }
     }
 
-    /// Waits until everything is delivered that was accepted, or recovered from the disk, before.
-    /// Batches do not wait to fill meanwhile.
+    /// Waits until all messages are delivered that were accepted, or recovered from the disk,
+    /// before. Batches do not wait to fill meanwhile.
     ///
-    /// Dead-lettered, dropped and skipped messages count as delivered. While the sink fails it
-    /// waits.
+    /// Dead-lettered, dropped and skipped messages count as delivered. The flush waits while the
+    /// sink fails.
     ///
     /// # Errors
     ///
-    /// [`FlushError::Halted`] if all that is left waits for a decision,
-    /// [`FlushError::Closed`] if the spool has ended before.
+    /// [`FlushError::Halted`] if all remaining messages wait for a decision, [`FlushError::Closed`]
+    /// if the spool ended before.
     ///
     /// # Cancel safety
     ///
@@ -249,15 +249,15 @@ impl Spool {
         shared.until(|core| state(core.flushed(upto))).await
     }
 
-    /// Counters and gauges, now.
+    /// Returns the current counters and gauges.
     pub fn stats(&self) -> Stats {
         Stats::new(self.handle.shared.with(|core| core.view()))
     }
 
-    /// The keys that wait for a decision, in no order. None of them wait where
+    /// Returns the keys that wait for a decision, in no order. There are none if
     /// [`OnRefused`](super::OnRefused) names dead letters.
     ///
-    /// It takes time in proportion to their number.
+    /// The call takes time in proportion to their number.
     ///
     /// # Examples
     ///
@@ -292,24 +292,25 @@ impl Spool {
     }
 
     /// Lets a halted key go on with the message that the sink has refused, which is written again.
-    /// False if the key is not [halted](Self::halted).
+    /// Returns false if the key is not [halted](Self::halted).
     pub fn resume(&self, key: impl AsRef<[u8]>) -> bool {
         self.handle.shared.with(|core| core.resume(key.as_ref()))
     }
 
-    /// Lets a halted key go on without the message that the sink has refused, and gives that back.
-    /// `None` if the key is not [halted](Self::halted). After a crash right now it may come back, behind later ones
-    /// of its key ([`Stats::unconfirmed`]).
+    /// Lets a halted key go on without the message that the sink has refused, and returns that
+    /// message. Returns `None` if the key is not [halted](Self::halted). After a crash right now
+    /// the message may come back, behind later ones of its key ([`Stats::unconfirmed`]).
     pub fn skip(&self, key: impl AsRef<[u8]>) -> Option<Spooled> {
         self.handle.shared.with(|core| core.skip(key.as_ref()))
     }
 
-    /// No more in; what is in is delivered. Starts when it is awaited, see [`Closing`].
+    /// Accepts no more messages, and delivers the accepted ones. Starts when it is awaited, see
+    /// [`Closing`].
     pub fn close(&self) -> Closing {
         Closing::new(self.clone())
     }
 
-    /// Whether the spool takes no more messages.
+    /// Returns whether the spool takes no more messages.
     pub fn is_closed(&self) -> bool {
         self.handle.shared.with(|core| core.stage()) > Stage::Open
     }

@@ -1,16 +1,16 @@
-//! What names a message, across restarts.
+//! The id of a message, across restarts.
 
 use std::fmt;
 
-/// The name of a message: the same each time it is written to the sink, and never that of another
-/// message.
+/// The id of a message: the same each time it is written to the sink, and different from that of
+/// every other message.
 ///
 /// A message that was delivered, but whose removal from the disk was not yet confirmed when the
-/// process died, is written again with the same id. A sink that remembers the ids it has written
+/// process died, is written again with the same id. A sink that remembers the ids of its writes
 /// recognizes the duplicate.
 ///
-/// Each opening of a directory draws a number that is a part of the ids of what it accepts. So a directory
-/// that was restored from a backup gives other ids than the one that it was copied from, once both go on.
+/// Each opening of a directory draws a number that is a part of the ids of its messages. So a
+/// directory that was restored from a backup draws other ids than the original, once both go on.
 ///
 /// Ids of one spool sort in the order in which their messages were accepted.
 ///
@@ -28,8 +28,8 @@ use std::fmt;
 pub struct MessageId {
     /// Drawn at random when the directory was made, or for each opening of a spool without one.
     pub(super) spool: u64,
-    /// Of the opening of the directory that has accepted the message. A sequence may be used again
-    /// by a message of a later epoch, if the earlier one was never on disk.
+    /// The opening of the directory that accepted the message. A message of a later epoch may have
+    /// the same sequence, if the earlier one was never on the disk.
     pub(super) epoch: Epoch,
     /// The place among the messages of the spool.
     pub(super) sequence: u64,
@@ -37,14 +37,14 @@ pub struct MessageId {
 
 /// An opening of the directory.
 ///
-/// A backup of a directory that is opened goes on from the count and the sequences that it had, while
-/// the messages that were accepted after it are at the sink. So the count alone would name two
-/// messages with one id.
+/// An opened backup of a directory goes on from the count and the sequences that it had, while
+/// messages that were accepted after it are at the sink. So the count alone would give two messages
+/// one id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Epoch {
     /// How often the directory was opened.
     pub(super) count: u32,
-    /// Drawn by this opening.
+    /// The number that this opening drew.
     pub(super) drawn: u32,
 }
 
@@ -55,7 +55,7 @@ impl Epoch {
 }
 
 impl MessageId {
-    /// The id as bytes, which sort as the id does.
+    /// Returns the id as bytes, which sort as the id does.
     pub fn to_bytes(self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.spool.to_be_bytes());

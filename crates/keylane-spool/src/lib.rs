@@ -2,8 +2,8 @@
 //!
 //! # In detail
 //!
-//! The producer's side: takes messages at the speed of memory, and delivers them to a sink in
-//! batches, in the order of each key, also when the sink is down for minutes.
+//! The producer's side: a spool takes messages at the speed of memory, and delivers them to a sink
+//! in batches, in the order of each key, even if the sink is down for minutes.
 //!
 //! ```text
 //!   push ──► memory ──► batches ──► sink: a closure, a broker, a database
@@ -14,54 +14,55 @@
 //!                                        the other keys go on
 //! ```
 //!
-//! Start with [`Spool`]; [`Builder`] has every setting. [`SpoolSink`] is what you bring; an
-//! `Inbox` of `keylane-inbox` is one, and stores every message once.
+//! Start with [`Spool`]; [`Builder`] has every setting. Implement [`SpoolSink`] for your target; an
+//! `Inbox` of `keylane-inbox` is a sink, and stores every message once.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - **Nothing accepted is lost**: it is delivered, dead-lettered or in the report. What a crash
-//!   loses is what [`Persist`] names; under [`Persist::Each`] nothing.
+//! - **No accepted message is lost**: it is delivered, dead-lettered or in the report. [`Persist`]
+//!   says what a crash loses; under [`Persist::Each`] nothing.
 //! - **The order of each key**: messages of a key are written in the order in which they were
 //!   accepted, also after failures, partial writes, refusals and restarts.
 //! - **Bounded memory and disk**: [`Builder::memory`] and [`Builder::disk`] count every message.
-//!   What happens at the limit is [`AtLimit`]; only the policy that says so drops.
-//! - **A refused message holds up its key only**, also while the dead letters fail. What waits
-//!   behind it is in memory and counts: it is the limits that end this.
+//!   [`AtLimit`] decides what happens at the limit; only one of its policies drops messages.
+//! - **A refused message delays only its key**, even while the dead letters fail. The messages
+//!   behind it are in memory and count towards the limits, which end this.
 //! - **Stable ids**: a message has the same [`MessageId`] each time it is written, and no other
-//!   message has it, also not after a backup of the directory was restored.
-//! - **A directory that is taken away is noticed**: removed, moved, replaced or written over while the
-//!   spool is open. A push under [`Persist::Each`] is answered only when its file is in its place; what was accepted is
-//!   delivered as before, or is in the report, which says what has happened
-//!   ([`SpoolReport::displaced`]).
+//!   message has it, not even after a backup of the directory was restored.
+//! - **The loss of the directory is detected**: the file may be removed, moved, replaced or
+//!   overwritten while the spool is open. A push under [`Persist::Each`] is answered only when its
+//!   file is in its place. Accepted messages are delivered as before, or are in the report, which
+//!   gives the reason ([`SpoolReport::displaced`]).
 //!
-//! # What is not
+//! # Limitations
 //!
-//! - **A message may be written twice.** Within a process: if the sink fails without saying what it
-//!   has written, panics, or does not answer in time. After a crash: those that were at the sink,
-//!   and those delivered whose removal from the disk was not confirmed ([`Stats::unconfirmed`]):
-//!   what was delivered in the last 20 ms and one commit, or since the disk fails. No others. Ids
-//!   tell.
-//! - What only the disk has when the spool ends goes with a directory that was removed. What was
-//!   delivered after a backup was made is delivered again when it is restored.
-//! - A sink that blocks its thread is not helped by [`Builder::timeout`].
-//! - A message that is older than others is not delivered before them if their keys differ.
+//! - **A message may be written twice.** Within a process: if the sink fails without saying which
+//!   messages it has written, panics, or does not answer in time. After a crash: messages that were
+//!   at the sink, and delivered messages whose removal from the disk was not confirmed
+//!   ([`Stats::unconfirmed`]): those delivered in the last 20 ms and one commit, or since the disk
+//!   fails. No others. Their ids show the repeat.
+//! - Messages that are only on the disk when the spool ends are lost with a removed directory.
+//!   After a backup is restored, messages that were delivered since it was made are delivered
+//!   again.
+//! - [`Builder::timeout`] cannot stop a sink that blocks its thread.
+//! - An older message is not delivered before others if their keys differ.
 //!
-//! # Watching it
+//! # Monitoring
 //!
-//! [`Spool::stats`] says what waits, and since when and why the sink or the disk fails. With
+//! [`Spool::stats`] shows how much waits, and since when and why the sink or the disk fails. With
 //! `tracing`, target `keylane_spool`: `WARN` when the sink or the dead letters begin to fail,
 //! `INFO` when they work again, `DEBUG` for each failure between, `ERROR` when the disk fails.
 
 // # How it works
 //
-// `core` decides, as a pure machine under one lock; `Shared` is the lock, and wakes whom a decision
-// concerns. The driver, a task, sends what the core tells it to. The writer, a thread, is the only
-// one that touches the journal: it takes all work that there is, commits it with one fsync, and
-// tells the core. So pushes that come while a commit runs share the next one. Only `Persist::Each`
-// has delivery wait for the disk: otherwise what waits to be stored goes on as soon as memory is
-// free for it.
+// `core` decides, as a pure machine under one lock; `Shared` is the lock, and wakes the tasks that
+// a decision concerns. The driver, a task, sends what the core decides. The writer, a thread, is
+// the only one that touches the journal: it takes all available work, commits it with one fsync,
+// and tells the core. So pushes that arrive during a commit share the next one. Only
+// `Persist::Each` makes delivery wait for the disk: under the other policies a message goes on as
+// soon as memory is free for it.
 //
-// The clock is read by the driver only, which belongs to the spool's runtime: a push may come from
+// Only the driver reads the clock, because it belongs to the spool's runtime: a push may come from
 // a plain thread, or from a runtime whose time is paused.
 //
 //     push ──► Core (pure, one lock) ──► driver (a task) ──► batches ──► sink, such as an inbox
@@ -147,18 +148,18 @@ pub use stats::{DiskFailing, Failing, HaltedKey, Stats};
 mod error;
 pub use error::{FlushError, OpenError, PushError};
 
-// What applies the decisions.
+// The code that applies the decisions.
 mod driver;
 mod flight;
 mod shared;
 mod writer;
 
-// What decides.
+// The decisions.
 mod backoff;
 mod core;
 mod size;
 
-// What is on the disk.
+// The data on the disk.
 mod journal;
 pub use journal::{DiskError, DiskErrorKind};
 

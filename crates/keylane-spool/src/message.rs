@@ -1,4 +1,4 @@
-//! What goes into a spool, and what comes out of it.
+//! New and accepted messages.
 
 use std::fmt;
 
@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::headers::Headers;
 use super::id::MessageId;
 
-/// A message to push. Opaque bytes: the spool looks at the key only to keep its messages in order.
+/// A message to push. Its bytes are opaque: the spool uses only the key, to keep its messages in
+/// order.
 ///
 /// An empty key is a key like any other.
 ///
@@ -22,16 +23,16 @@ use super::id::MessageId;
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What orders messages.
+    /// The key: messages with equal keys keep their order.
     pub key: Bytes,
     /// The message itself.
     pub payload: Bytes,
-    /// What it carries beside.
+    /// The headers of the message.
     pub headers: Headers,
 }
 
 impl Message {
-    /// A message without headers.
+    /// Creates a message without headers.
     pub fn new(key: impl Into<Bytes>, payload: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -48,7 +49,7 @@ impl Message {
     }
 }
 
-// Keys and payloads are the user's, and may be secret.
+// Keys and payloads belong to the user, and may be secret.
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
@@ -63,13 +64,13 @@ impl fmt::Debug for Message {
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq)]
 pub struct Spooled {
-    /// The same each time this message is written.
+    /// The id of the message: the same each time the message is written.
     pub id: MessageId,
-    /// What orders messages.
+    /// The key: messages with equal keys keep their order.
     pub key: Bytes,
     /// The message itself.
     pub payload: Bytes,
-    /// What it carries beside.
+    /// The headers of the message.
     pub headers: Headers,
 }
 
@@ -88,7 +89,7 @@ impl Spooled {
         }
     }
 
-    /// The message as it was pushed.
+    /// Returns the message as it was pushed.
     pub fn into_message(self) -> Message {
         Message {
             key: self.key,

@@ -1,12 +1,12 @@
-//! What a user decides: when a message is on disk, and what happens at the limit.
+//! Policies: when a message is on the disk, and what happens at the limit.
 
 use std::time::Duration;
 
 /// When a message is written to the disk.
 ///
-/// A commit is one fsync for all the messages that wait for it. The loss is that of a crash of the
-/// process or the machine; [`close`](super::Spool::close) stores whatever it could not deliver,
-/// under every policy.
+/// A commit is one fsync for all the messages that wait for it. The table is about a crash of the
+/// process or the machine; [`close`](super::Spool::close) stores every undelivered message, under
+/// every policy.
 ///
 /// | policy | an accepted message is | a crash loses |
 /// | --- | --- | --- |
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// | `Every(t)` | in memory | those of the last `t`, and of one commit |
 /// | `None` | in memory | all that are in memory |
 ///
-/// What is lost is a suffix of what was accepted, except under `None`, where later messages may
-/// have been moved to the disk for want of memory and stay.
+/// The lost messages are a suffix of the accepted ones, except under `None`, where later messages
+/// may have been moved to the disk because memory was full.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
@@ -28,8 +28,8 @@ pub enum Persist {
     /// A commit starts this long after the first message that waits for one. A message that is
     /// delivered before is never written.
     Every(Duration),
-    /// In memory only, as long as there is memory; what does not fit goes to the directory, if
-    /// there is one. The default of a spool without a directory.
+    /// In memory only, while there is memory; further messages go to the directory, if there is
+    /// one. The default of a spool without a directory.
     None,
 }
 
@@ -37,7 +37,7 @@ pub enum Persist {
 /// [`Builder::disk`](super::Builder::disk) bytes with a directory, at
 /// [`Builder::memory`](super::Builder::memory) bytes without one.
 ///
-/// A push that only waits for a commit under way waits under every policy.
+/// A push that only waits for a commit in progress waits under every policy.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtLimit {
@@ -46,8 +46,9 @@ pub enum AtLimit {
     Wait,
     /// `push` fails at once and gives the message back.
     Reject,
-    /// The oldest message that is not in flight is dropped, and counted in
-    /// [`Stats::dropped`](super::Stats::dropped). It loses messages. One that was on the disk may
-    /// come back after a crash, behind later ones of its key, if its removal was not confirmed.
+    /// Drops the oldest message that is not in flight, and counts it in
+    /// [`Stats::dropped`](super::Stats::dropped). This policy loses messages. A dropped message
+    /// that was on the disk may come back after a crash, behind later ones of its key, if its
+    /// removal was not confirmed.
     DropOldest,
 }

@@ -1,4 +1,4 @@
-//! What happens to a message that the sink will never accept.
+//! The handling of messages that the sink will never accept.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::message::Spooled;
 
-/// Any error, boxed: what a [`DeadLetters`] may fail with.
+/// Any error, boxed: the error of a [`DeadLetters`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 
 /// A message that the sink has refused as invalid.
@@ -17,26 +17,26 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 pub struct Refused {
     /// The message.
     pub message: Spooled,
-    /// What the sink said.
+    /// The reason that the sink gave.
     pub reason: String,
 }
 
-/// Where refused messages go: a table, a topic, a file. An async closure over a [`Refused`] will
-/// do.
+/// The target of refused messages: a table, a topic, a file. An async closure over a [`Refused`]
+/// implements it.
 ///
 /// The next message of the key is written only after the letter was accepted, so `accept` must
 /// return `Ok` only when the letter is safe. After an error, a panic or a
 /// [`timeout`](super::Builder::timeout) the same letter is offered again, after a
 /// [wait](super::Builder::backoff) of its own; the other keys go on meanwhile.
 ///
-/// Letters come one at a time, in the order of the refusals, while batches are written. What waits
-/// behind one stays in memory, and counts towards the limits. A letter may come twice, as a message
-/// may be written twice; its id tells.
+/// Letters come one at a time, in the order of the refusals, while batches are written. Messages
+/// behind one stay in memory, and count towards the limits. A letter may come twice, as a message
+/// may be written twice; its id shows the repeat.
 ///
 /// # Cancel safety
 ///
-/// The future of `accept` is dropped where that of [`SpoolSink::write`](super::SpoolSink::write)
-/// is. The letter then counts as not accepted.
+/// The future of `accept` is dropped in the same cases as that of
+/// [`SpoolSink::write`](super::SpoolSink::write). The letter then counts as not accepted.
 ///
 /// # Examples
 ///
@@ -75,17 +75,18 @@ where
 #[non_exhaustive]
 #[derive(Clone, Default)]
 pub enum OnRefused {
-    /// Stop the key: the message and all later ones of its key wait until
+    /// Halts the key: the message and all later ones of its key wait until
     /// [`Spool::resume`](super::Spool::resume) or [`Spool::skip`](super::Spool::skip). They stay in
-    /// memory, and count towards the limits. The default: nothing is lost.
+    /// memory, and count towards the limits. The default: no message is lost.
     #[default]
     Halt,
-    /// Give it to the dead letters; the key goes on when they have accepted it, the others at once.
+    /// Gives it to the dead letters. Its key goes on when they have accepted it, the other keys at
+    /// once.
     DeadLetter(Arc<dyn DeadLetters>),
 }
 
 impl OnRefused {
-    /// [`OnRefused::DeadLetter`] from dead letters by value.
+    /// Returns [`OnRefused::DeadLetter`] for these dead letters.
     pub fn dead_letter(letters: impl DeadLetters) -> Self {
         Self::DeadLetter(Arc::new(letters))
     }

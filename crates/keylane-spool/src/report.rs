@@ -1,4 +1,4 @@
-//! What a spool has done, at its end.
+//! The final report of a spool.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::core::{Counts, Left};
 use super::journal::DiskError;
 use super::message::Spooled;
 
-/// What has become of every message.
+/// The outcomes of all messages.
 ///
 /// `accepted + recovered = delivered + dead_lettered + dropped + skipped + left_on_disk +
 /// left_in_memory`.
@@ -23,20 +23,21 @@ pub struct SpoolReport {
     pub dead_lettered: u64,
     /// Messages dropped under [`AtLimit::DropOldest`](super::AtLimit::DropOldest).
     pub dropped: u64,
-    /// Messages taken out with [`Spool::skip`](super::Spool::skip).
+    /// Messages removed with [`Spool::skip`](super::Spool::skip).
     pub skipped: u64,
     /// Messages that the next [`open`](super::Builder::open) of the directory delivers. Some of
     /// them may have reached the sink without being confirmed. If it is
     /// [`displaced`](Self::displaced), the next `open` finds none of them.
     pub left_on_disk: u64,
     /// Messages that were neither delivered nor stored: there is no directory, it could not be
-    /// written, or it is [`displaced`](Self::displaced). The commit that failed may have come
-    /// through; then the next [`open`](super::Builder::open) delivers them, with the same ids.
+    /// written, or it is [`displaced`](Self::displaced). The failed commit may have come through;
+    /// then the next [`open`](super::Builder::open) delivers them, with the same ids.
     pub left_in_memory: u64,
-    /// The latter themselves, in their order, in the first report.
+    /// The messages of `left_in_memory`, in their order, in the first report.
     pub returned: Vec<Spooled>,
-    /// Why the next [`open`](super::Builder::open) does not find what is left on the disk: the file was removed,
-    /// moved, replaced or written over while the spool was open. Checked before the spool ends.
+    /// The reason why the next [`open`](super::Builder::open) does not find the messages on the
+    /// disk: the file was removed, moved, replaced or overwritten while the spool was open. Checked
+    /// before the spool ends.
     pub displaced: Option<DiskError>,
 }
 

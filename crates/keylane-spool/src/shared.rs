@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::core::{Core, Stage, Wants, Work};
 
-/// No user's code runs under the lock: who is to be woken is woken after it.
+/// The core behind its lock. No code of the user runs under the lock: tasks are woken after it.
 #[derive(Debug)]
 pub(super) struct Shared {
     core: Mutex<Core>,
@@ -36,7 +36,7 @@ impl Shared {
         }
     }
 
-    /// Asks or changes the core, and wakes whom that concerns.
+    /// Reads or changes the core, and wakes the tasks that this concerns.
     pub(super) fn with<R>(&self, run: impl FnOnce(&mut Core) -> R) -> R {
         let mut core = self.lock();
         let result = run(&mut core);
@@ -55,17 +55,17 @@ impl Shared {
             self.settled.notify_waiters();
         }
         for answer in answers {
-            // A push that went away does not want to know.
+            // The caller of a push may be gone.
             let _ = answer.to.send(answer.result);
         }
         result
     }
 
-    /// Waits until the core has an answer. Asked again whenever a message has settled.
+    /// Waits until the core has an answer. Asks again whenever a message has settled.
     pub(super) async fn until<R>(&self, mut ask: impl FnMut(&mut Core) -> Option<R>) -> R {
         loop {
             let mut settled = pin!(self.settled.notified());
-            // Before asking, so that nothing is missed in between.
+            // Registered before the question, so that no change in between is missed.
             settled.as_mut().enable();
             if let Some(answer) = self.with(&mut ask) {
                 return answer;
@@ -74,11 +74,10 @@ impl Shared {
         }
     }
 
-    /// Blocks the writer until there is work. `None` once there never is any more.
+    /// Blocks the writer until there is work. Returns `None` when there never will be any.
     ///
-    /// Removals wait up to `linger` for something that must be done now. After a failure nothing is
-    /// done for `pause`, unless the spool stops. If there is nothing to do for `idle`, that is told
-    /// as work that has nothing to do.
+    /// Removals wait up to `linger` for urgent work. After a failure the writer rests for `pause`,
+    /// unless the spool stops. After `idle` without work it returns empty work.
     pub(super) fn next_work(
         &self,
         linger: Duration,
@@ -119,8 +118,8 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
-        // The core has no invariant that a panic could leave broken halfway and that is not checked
-        // by its tests; a spool that is poisoned could not give back its messages.
+        // The core has no invariant that a panic could leave broken halfway and that its tests do
+        // not check; a poisoned spool could not give back its messages.
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

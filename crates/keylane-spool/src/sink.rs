@@ -1,4 +1,4 @@
-//! Where a spool delivers to, and how that can fail.
+//! The sink of a spool, and its errors.
 
 use std::fmt;
 use std::future::Future;
@@ -8,15 +8,15 @@ use async_trait::async_trait;
 
 use super::message::Spooled;
 
-/// Where messages are delivered to: a broker, a database, a service, an inbox.
+/// The target of messages: a broker, a database, a service, an inbox.
 ///
 /// An async closure over a `Vec<Spooled>` is a sink, and so is an `Inbox` of `keylane-inbox`.
 ///
-/// # What a sink must do
+/// # Rules for a sink
 ///
-/// Write the batch, and answer `Ok` only when all of it is safe. The messages of a key are in their
-/// order and must be written in it. A batch that was not confirmed is written again, with the same
-/// ids: after an error that does not say what was written, a panic, a timeout, and a crash. A sink
+/// Write the batch, and return `Ok` only when all of it is safe. The messages of a key are in their
+/// order and must be written in it. An unconfirmed batch is written again, with the same ids: after
+/// an error that does not say which messages were written, a panic, a timeout, and a crash. A sink
 /// that must not write twice remembers the [`id`](Spooled::id)s, or the largest id of each key.
 ///
 /// Batches come one after the other unless
@@ -80,11 +80,11 @@ impl<T: SpoolSink + ?Sized> SpoolSink for Arc<T> {
     }
 }
 
-/// Why a batch was not written, and which of its messages were.
+/// The reason why a batch was not written, and which of its messages were.
 ///
-/// Any [`std::error::Error`] becomes one with `?`: nothing was written, try again later.
+/// Any [`std::error::Error`] converts into one with `?`: no message was written, try again later.
 ///
-/// It is not an error type itself, so that the conversion can exist.
+/// It is not an error type itself, because the conversion could not exist then.
 ///
 /// # Examples
 ///
@@ -116,7 +116,8 @@ enum Refused {
 }
 
 impl SinkError {
-    /// A failure that may pass: what is not said to be written is written again, after a wait.
+    /// Reports a failure that may pass: all messages that are not marked as written are written
+    /// again, after a wait.
     pub fn failed(why: impl fmt::Display) -> Self {
         Self {
             text: why.to_string(),
@@ -125,9 +126,9 @@ impl SinkError {
         }
     }
 
-    /// The messages at these places of the batch are invalid and will never be accepted. What
-    /// happens to them is set with [`Builder::on_refused`](super::Builder::on_refused). The others
-    /// are written again, except those that are said to be written.
+    /// Reports that the messages at these places of the batch are invalid and will never be
+    /// accepted. [`Builder::on_refused`](super::Builder::on_refused) decides what happens to them.
+    /// The others are written again, except those that are marked as written.
     ///
     /// Places that the batch does not have are ignored. So an empty list is the same as
     /// [`failed`](Self::failed).
@@ -139,7 +140,7 @@ impl SinkError {
         }
     }
 
-    /// A message of the batch is invalid, and it is not known which. The messages of the batch are
+    /// Reports that an unknown message of the batch is invalid. The messages of the batch are
     /// written again one by one, which finds it.
     pub fn refused_batch(why: impl fmt::Display) -> Self {
         Self {
@@ -149,18 +150,19 @@ impl SinkError {
         }
     }
 
-    /// The first `count` messages of the batch are written and safe, and not written again.
+    /// Marks the first `count` messages of the batch as written and safe. They are not written
+    /// again.
     #[must_use]
     pub fn with_first_written(mut self, count: usize) -> Self {
         self.written = Written::First(count);
         self
     }
 
-    /// The messages at these places of the batch are written and safe, and not written again.
+    /// Marks the messages at these places of the batch as written and safe. They are not written
+    /// again.
     ///
-    /// A message written ahead of an earlier one of its key was reordered by the sink. The spool
-    /// cannot undo that; it counts it in
-    /// [`Stats::out_of_order`](super::Stats::out_of_order).
+    /// If a message was written ahead of an earlier one of its key, the sink has reordered it. The
+    /// spool cannot undo that; it counts it in [`Stats::out_of_order`](super::Stats::out_of_order).
     #[must_use]
     pub fn with_written(mut self, places: impl IntoIterator<Item = usize>) -> Self {
         self.written = Written::These(places.into_iter().collect());
@@ -171,8 +173,8 @@ impl SinkError {
         &self.text
     }
 
-    /// What is to be done with each of `len` messages. What is said to be both written and refused
-    /// is written: nothing may be written twice.
+    /// Returns what to do with each of `len` messages. A message that is both written and refused
+    /// counts as written: no message may be written twice.
     pub(super) fn fates(&self, len: usize) -> Fates {
         let mut fates = vec![Fate::Again; len];
         if let Refused::These(places) = &self.refused {
@@ -188,7 +190,7 @@ impl SinkError {
             && let Some(fate) = left.next()
             && left.next().is_none()
         {
-            // It is the only one that can be meant.
+            // No other message can be meant.
             *fate = Fate::Refused;
             return Fates {
                 fates,
@@ -207,7 +209,7 @@ fn mark(fates: &mut [Fate], places: &[usize], fate: Fate) {
     }
 }
 
-/// What is to be done with a message of a batch.
+/// What to do with a message of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Written,
@@ -215,11 +217,11 @@ pub(super) enum Fate {
     Refused,
 }
 
-/// What is to be done with a batch.
+/// What to do with a batch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fates {
     pub(super) fates: Vec<Fate>,
-    /// Those that come again come one by one.
+    /// The remaining messages are written again one by one.
     pub(super) one_by_one: bool,
 }
 

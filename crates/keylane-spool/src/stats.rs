@@ -1,4 +1,4 @@
-//! A look at a spool.
+//! The statistics of a spool.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use super::journal::DiskError;
 /// Counters since the spool was opened, and gauges.
 ///
 /// `accepted + recovered = delivered + dead_lettered + dropped + skipped + waiting`, except that
-/// under [`Persist::Each`](super::Persist::Each) `waiting` has those, too, that are being stored
+/// under [`Persist::Each`](super::Persist::Each) `waiting` includes messages that are being stored
 /// and not yet accepted.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct Stats {
     pub dead_lettered: u64,
     /// Messages dropped under [`AtLimit::DropOldest`](super::AtLimit::DropOldest).
     pub dropped: u64,
-    /// Messages taken out with [`Spool::skip`](super::Spool::skip).
+    /// Messages removed with [`Spool::skip`](super::Spool::skip).
     pub skipped: u64,
     /// Messages that the sink wrote ahead of an earlier one of their key: a defect of the sink.
     pub out_of_order: u64,
@@ -43,7 +43,7 @@ pub struct Stats {
     pub on_disk_only: u64,
     /// Batches at the sink.
     pub in_flight: usize,
-    /// Messages settled whose removal from the disk is not confirmed. After a crash these, and
+    /// Settled messages whose removal from the disk is not confirmed. After a crash these, and
     /// those at the sink, are delivered again.
     pub unconfirmed: u64,
     /// Messages whose removal from the disk is confirmed.
@@ -57,10 +57,10 @@ pub struct Stats {
 
     /// Since when the sink fails, and why.
     pub failing: Option<Failing>,
-    /// Since when the dead letters fail, and why. Keys without refused messages are delivered
-    /// nevertheless.
+    /// Since when the dead letters fail, and why. Keys without refused messages are delivered all
+    /// the same.
     pub letters_failing: Option<Failing>,
-    /// Since when the disk fails, and why. Messages in memory are delivered nevertheless.
+    /// Since when the disk fails, and why. Messages in memory are delivered all the same.
     pub disk: Option<DiskFailing>,
 }
 
@@ -72,7 +72,7 @@ pub struct Failing {
     pub since: SystemTime,
     /// Failures since the last success.
     pub attempts: u32,
-    /// The last one, escaped and cut to 200 characters.
+    /// The last error, escaped and cut to 200 characters.
     pub error: String,
 }
 
@@ -82,7 +82,7 @@ pub struct Failing {
 pub struct DiskFailing {
     /// When the first of these failures came.
     pub since: SystemTime,
-    /// The last one.
+    /// The last error.
     pub error: DiskError,
 }
 
@@ -93,7 +93,7 @@ pub struct DiskFailing {
 pub struct HaltedKey {
     /// The key.
     pub key: Bytes,
-    /// What the sink said to its first message.
+    /// The reason of the sink to refuse its first message.
     pub reason: String,
     /// How many of its messages wait in memory, the first included.
     pub waiting: usize,

@@ -10,21 +10,21 @@ use super::core::Work;
 use super::journal::{DiskError, Journal};
 use super::shared::Shared;
 
-/// How long removals wait for a commit that takes them along. What is delivered and not removed is
+/// How long removals wait for a commit to join. A delivered message that is not removed is
 /// delivered again after a crash, so this bounds the duplicates.
 const REMOVAL_LINGER: Duration = Duration::from_millis(20);
 
-/// Between two attempts on a disk that fails.
+/// The pause between two attempts on a failing disk.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the file is looked at if there is nothing to write.
+/// How often the writer checks the file if there is nothing to write.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Writes until the spool has ended. Then the journal is closed, and its lock is free.
 pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
     let _end = End(shared);
-    // Dropped before the end is told: then the directory is free.
+    // Dropped before the end is reported: then the directory is free.
     let mut journal = journal;
     let mut backoff = Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE);
     let mut pause = None;
@@ -47,7 +47,7 @@ pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
     }
 }
 
-/// However the thread ends, no one may wait for it.
+/// When the thread ends, for any reason, no caller may wait for it.
 struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {
@@ -56,7 +56,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// False if it failed, and a moment later it may not.
+/// Returns false if it failed and should wait a moment.
 fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool {
     let has_changes = !work.appends.is_empty() || !work.removals.is_empty();
     let committed = journal.reopen().and_then(|()| match has_changes {
@@ -79,7 +79,7 @@ fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool 
     let Some((range, bytes)) = read else {
         return has_worked;
     };
-    // What is not in its place any more is still here: this is its last chance.
+    // The displaced file is still open: this is the last chance to read it.
     match journal.read(range, bytes) {
         Ok(page) => {
             shared.with(|core| core.page(page));

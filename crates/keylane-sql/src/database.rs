@@ -1,4 +1,4 @@
-//! A database, of either kind.
+//! A database of either kind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,10 +13,10 @@ use crate::error::SqlError;
 /// How long a call waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
 
-/// How long it takes at most to learn why none comes.
+/// How long it takes at most to learn why no connection comes.
 const WHY: Duration = Duration::from_secs(1);
 
-/// A database: PostgreSQL, MySQL or MariaDB. Cheap to clone.
+/// A database: PostgreSQL, MySQL or MariaDB. It is cheap to clone.
 ///
 /// # Examples
 ///
@@ -40,11 +40,12 @@ pub(crate) enum Pool {
 }
 
 impl Database {
-    /// Connects, with a pool of up to ten connections.
+    /// Connects with a pool of up to ten connections.
     ///
     /// # Errors
     ///
-    /// [`SqlError`] if the address is none, or nothing answers there within 5 seconds.
+    /// Returns [`SqlError`] if the address is not valid, or if nothing answers there within 5
+    /// seconds.
     pub async fn connect(address: &str) -> Result<Self, SqlError> {
         let scheme = address.split(':').next().unwrap_or_default();
         match scheme {
@@ -72,17 +73,17 @@ impl Database {
         }
     }
 
-    /// With a pool of your own.
+    /// Uses a pool of your own.
     pub fn postgres(pool: PgPool) -> Self {
         Self(Pool::Postgres(pool))
     }
 
-    /// With a pool of your own, for MySQL or MariaDB.
+    /// Uses a pool of your own, for MySQL or MariaDB.
     pub fn mysql(pool: MySqlPool) -> Self {
         Self(Pool::MySql(pool))
     }
 
-    /// How many connections there may be.
+    /// Returns the most connections that the pool opens.
     pub(crate) fn most(&self) -> u32 {
         match &self.0 {
             Pool::Postgres(pool) => pool.options().get_max_connections(),
@@ -90,7 +91,7 @@ impl Database {
         }
     }
 
-    /// Closes the connections, once those in use have come back.
+    /// Closes the connections once those in use have come back.
     pub async fn close(&self) {
         match &self.0 {
             Pool::Postgres(pool) => pool.close().await,
@@ -99,7 +100,7 @@ impl Database {
     }
 }
 
-/// Why a pool could not connect: it only says that it has not.
+/// Returns the reason why a pool could not connect: the pool only says that it could not.
 async fn why<C>(connect: impl Future<Output = Result<C, sqlx::Error>>) -> SqlError {
     match tokio::time::timeout(WHY, connect).await {
         Ok(Err(error)) => error.into(),

@@ -7,7 +7,7 @@ use sqlx::mysql::MySqlDatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use thiserror::Error;
 
-/// Why a name is refused.
+/// A name that is not valid.
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 #[error(
     "{name:?} is no name for tables: use A-Z, a-z, 0-9 and _, begin with no digit, and take at most {most} bytes"
@@ -17,29 +17,29 @@ pub struct NameError {
     pub(crate) most: usize,
 }
 
-/// Why the tables cannot be used.
+/// The reason why the tables cannot be used.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone)]
 pub enum OpenError {
-    /// The tables were made by a newer version of this crate.
+    /// A newer version of this crate made the tables.
     #[error(
         "the tables are of version {found}, and this program knows {known}: use a newer program"
     )]
     Newer {
-        /// Of the tables.
+        /// The version of the tables.
         found: u32,
-        /// Of this program.
+        /// The version of this program.
         known: u32,
     },
-    /// The tables are not there, or are of an older version.
+    /// The tables do not exist, or have an older version.
     #[error("{}", older(*found, *needed))]
     Older {
-        /// Of the tables; 0 if there are none.
+        /// The version of the tables; 0 if there are none.
         found: u32,
-        /// Of this program.
+        /// The version of this program.
         needed: u32,
     },
-    /// What the database says.
+    /// The database reports an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
 }
@@ -57,7 +57,7 @@ fn older(found: u32, needed: u32) -> String {
     }
 }
 
-/// Why a handler's transaction was not committed.
+/// The reason why the transaction of a handler was not committed.
 #[non_exhaustive]
 #[derive(Error, Debug, Clone)]
 pub enum CommitError {
@@ -66,12 +66,12 @@ pub enum CommitError {
         "the claim of this key has ended, and nothing was committed: return an error, another worker handles the message"
     )]
     Lost,
-    /// What the database says.
+    /// The database reports an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
 }
 
-/// What a database, or the way to it, says.
+/// An error of the database, or of the connection to it.
 #[derive(Debug, Clone, Error)]
 #[error("{kind}: {message}")]
 pub struct SqlError {
@@ -79,32 +79,32 @@ pub struct SqlError {
     message: String,
 }
 
-/// What can be done about a [`SqlError`].
+/// What to do about a [`SqlError`].
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The address is none.
+    /// The address is not valid.
     Address,
     /// The database cannot be reached now. Try again.
     Unreachable,
-    /// The transaction was in the way of another one. Try again.
+    /// The transaction conflicts with another one. Try again.
     Conflict,
-    /// The database has given up the statement, a lock or the session, by a time limit of its own
-    /// (`statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout` and the like) or
-    /// because an operator told it to. Nothing was done. Try again.
+    /// The database gave up the statement, a lock or the session, because of a time limit of its
+    /// own (`statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout` and the
+    /// like) or because an operator told it to. Nothing was done. Try again.
     GivenUp,
-    /// The database takes no writes now, or the session was begun while it took none. Nothing was
-    /// done, and the next call has a new session. Try again.
+    /// The database takes no writes now, or the session began while it took none. Nothing was done,
+    /// and the next call has a new session. Try again.
     ReadOnly,
     /// A table, or its schema, is missing.
     Missing,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
 impl SqlError {
     pub(crate) fn address(scheme: &str) -> Self {
-        // The address itself may have a password in it.
+        // The address itself may contain a password.
         let message = format!(
             "an address begins with postgres://, postgresql://, mysql:// or mariadb://, this one with {scheme:?}"
         );
@@ -123,7 +123,7 @@ impl SqlError {
         }
     }
 
-    /// A row that is not what was written.
+    /// Returns the error for a row that differs from what this crate writes.
     pub(crate) fn damaged(sequence: u64) -> Self {
         Self {
             kind: ErrorKind::Other,
@@ -153,12 +153,12 @@ impl SqlError {
         }
     }
 
-    /// What can be done about it.
+    /// Returns what to do about the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the same call may go well later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         use ErrorKind as K;
         matches!(
@@ -167,7 +167,7 @@ impl SqlError {
         )
     }
 
-    /// Whether nothing was done, and the same call may go well at once.
+    /// Returns whether nothing was done and the same call may succeed at once.
     pub(crate) fn is_made_again(&self) -> bool {
         matches!(self.kind, ErrorKind::Conflict | ErrorKind::GivenUp)
     }
@@ -209,11 +209,11 @@ impl From<sqlx::Error> for SqlError {
     }
 }
 
-/// Whether an error speaks of the session, and not of the statement alone: the next statement on this
-/// connection would fail as well.
+/// Returns whether an error concerns the session and not only the statement: the next statement on
+/// this connection would fail as well.
 pub(crate) fn is_of_session(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else {
-        // It is not known what the server will say next.
+        // The next answer of the server is not known.
         return true;
     };
     if let Some(error) = error.try_downcast_ref::<PgDatabaseError>()
@@ -229,14 +229,15 @@ pub(crate) fn is_of_session(error: &sqlx::Error) -> bool {
     error.code().is_some_and(|code| is_code_of_session(&code))
 }
 
-/// Connections, the state of a transaction, prepared statements that are not there, ended by an
-/// operator: whatever the rest of the code is.
+/// Codes for connections, for the state of a transaction, for prepared statements that are missing,
+/// and for sessions that an operator ended, whatever the rest of the code is.
 fn is_code_of_session(code: &str) -> bool {
     let classes = ["08", "25", "26", "57P"];
     classes.iter().any(|class| code.starts_with(class))
 }
 
-/// Numbers of MySQL and MariaDB where the characters of the standard say too little.
+/// Returns the error number of MySQL or MariaDB. The five characters of the standard do not suffice
+/// there.
 fn number_of(error: &dyn DatabaseError) -> Option<u16> {
     let error = error.try_downcast_ref::<MySqlDatabaseError>();
     error.map(MySqlDatabaseError::number)
@@ -255,8 +256,8 @@ fn kind_of(error: &dyn DatabaseError) -> ErrorKind {
     match number_of(error) {
         Some(number) if OF_READ_ONLY.contains(&number) => return ErrorKind::ReadOnly,
         Some(number) if OF_ENDED.contains(&number) => return ErrorKind::Unreachable,
-        // A wait for a lock that took too long, or that was not wanted; a statement that took too long,
-        // in MySQL and in MariaDB, or was killed.
+        // A wait for a lock that took too long, or that was not wanted; a statement that took too
+        // long, in MySQL and in MariaDB, or was killed.
         Some(1205 | 3572 | 3024 | 1969 | 1317 | IDLE) => return ErrorKind::GivenUp,
         // The user has too many connections.
         Some(1203) => return ErrorKind::Unreachable,
@@ -265,13 +266,14 @@ fn kind_of(error: &dyn DatabaseError) -> ErrorKind {
     by_code(error.code().as_deref().unwrap_or_default())
 }
 
-/// By the five characters of the SQL standard; both databases have them.
+/// Finds the kind by the five characters of the SQL standard, which both databases have.
 fn by_code(code: &str) -> ErrorKind {
     match code {
         // Serialization failure, deadlock.
         "40001" | "40P01" => ErrorKind::Conflict,
-        // Lock not available, statement cancelled by its time limit; sessions ended by theirs: idle in a
-        // transaction, in a transaction at all, idle. A prepared statement that is not there.
+        // Lock not available, statement cancelled by its time limit; sessions ended by their time
+        // limits: idle in a transaction, in a transaction at all, idle. A prepared statement that
+        // is missing.
         "55P03" | "57014" | "25P03" | "25P04" | "57P05" | "26000" => ErrorKind::GivenUp,
         "25006" => ErrorKind::ReadOnly,
         // Shut down, crashed, starting, its database dropped; too many connections.

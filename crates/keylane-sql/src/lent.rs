@@ -1,4 +1,4 @@
-//! A connection that is lent by its pool for one call.
+//! A connection that its pool lends for one call.
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Database, Pool};
@@ -7,10 +7,10 @@ use crate::error::{ErrorKind, SqlError, is_of_session};
 
 /// A connection for one call.
 ///
-/// When a future of sqlx is dropped halfway, its connection may be inside a transaction that the
-/// pool does not know of, and the next user of the connection would be in it, too (sqlx issue 4385).
-/// So a connection goes back only when its call has come to an end; otherwise it is closed, and the
-/// server rolls back.
+/// If a future of sqlx is dropped halfway, its connection may be inside a transaction that the pool
+/// does not know of, and the next user of the connection would be inside it too (sqlx issue 4385).
+/// So a connection goes back only when its call has ended; otherwise it is closed, and the server
+/// rolls back.
 pub(crate) struct Lent<DB: Database> {
     connection: Option<PoolConnection<DB>>,
     pool: Pool<DB>,
@@ -31,16 +31,16 @@ impl<DB: Database> Lent<DB> {
             .expect("it is given back at the end")
     }
 
-    /// The call has come to an end, in this way. It was one statement, or a transaction of sqlx.
+    /// Ends the call with this result. The call was one statement, or a transaction of sqlx.
     pub(crate) fn end<T>(mut self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
-        // A statement that was refused leaves its connection as it was.
+        // A statement that the server refused leaves its connection as it was.
         if !result.as_ref().is_err_and(is_of_session) {
             self.connection.take();
         }
         self.told(result)
     }
 
-    /// The call has come to an end, in this way. After an error the connection is closed.
+    /// Ends the call with this result. After an error the connection is closed.
     pub(crate) fn end_or_close<T>(mut self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
         if result.is_ok() {
             self.connection.take();
@@ -48,7 +48,7 @@ impl<DB: Database> Lent<DB> {
         self.told(result)
     }
 
-    /// The session can only read, as it was found: it is closed.
+    /// Closes a session that can only read.
     pub(crate) fn close_read_only(self) -> SqlError {
         self.close_idle();
         SqlError::read_only()
@@ -64,9 +64,9 @@ impl<DB: Database> Lent<DB> {
         })
     }
 
-    /// What this session was told, the idle ones would be told as well: they were begun while the
-    /// database took no writes, or are those of a server that was the primary. They are alive, so the
-    /// pool would go on to lend them.
+    /// Closes the idle connections, which would get the same answer as this session: they began
+    /// while the database took no writes, or belong to a server that was the primary. They are
+    /// alive, so the pool would go on to lend them.
     fn close_idle(&self) {
         for _ in 0..self.pool.size() {
             let Some(idle) = self.pool.try_acquire() else {

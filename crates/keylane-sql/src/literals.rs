@@ -1,4 +1,4 @@
-//! Values in the texts that go to MySQL and MariaDB.
+//! Values in the texts for MySQL and MariaDB.
 
 use std::fmt::{Display, Write};
 
@@ -21,12 +21,12 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// Parts with a comma between them.
+/// Joins parts with commas.
 pub(crate) fn joined(parts: impl IntoIterator<Item = impl Display>) -> String {
     separated(parts, ", ")
 }
 
-/// A table of constants, from its rows.
+/// Builds a table of constants from its rows.
 pub(crate) fn table(rows: impl IntoIterator<Item = impl Display>) -> String {
     separated(rows, " union all ")
 }

@@ -1,4 +1,4 @@
-//! The tables, and how they came to be what they are.
+//! The tables and their migrations.
 //!
 //! Each migration brings the tables from one version to the next and is never changed again.
 
@@ -10,7 +10,7 @@ use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::lent::Lent;
 use crate::tables::{Quote, Tables};
 
-/// The statements of one migration. Repeated without harm: MySQL commits after each of them.
+/// The statements of one migration. They can be repeated: MySQL commits after each of them.
 struct Migration {
     postgres: &'static [&'static str],
     mysql: &'static [&'static str],
@@ -20,7 +20,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         postgres: &[
             "create sequence if not exists {tokens}",
-            // `runs_out` changes with each renewal, and has no index: the row stays on its page.
+            // `runs_out` changes with each renewal and has no index, so the row stays on its page.
             "create table if not exists {leases} (
             id bytea primary key,
             key_start bytea not null,
@@ -73,17 +73,17 @@ const MIGRATIONS: &[Migration] = &[
             error bytea not null,
             dead_lettered_at timestamptz not null default clock_timestamp()
         )",
-            // Locked by those who accept, until they commit. Each of them adds to `last`; it is 1 in the
-            // transaction that makes the row.
+            // Producers lock these rows until they commit. Each accept adds to `last`; it is 1 in
+            // the transaction that makes the row.
             "create table if not exists {keys} (
             lane bytea primary key,
             last bigint not null,
             redriven bigint not null default 0
         ) with (fillfactor = 70)",
-            // Changed by those who consume. There is one for each key: it comes and goes with that, and
-            // needs no index to say so. `of_key` is where the row of the key was made, and `only_message`
-            // where the message was, if it came with one; both may have moved.
-            // Half of a page is for claims of the other half.
+            // Consumers change these rows. Each key has one, which comes and goes with the key, and
+            // no index has to enforce that. `of_key` is the place of the key's row, and
+            // `only_message` the place of the message if the key came with one; both may have
+            // moved. Half of a page is for claims of the other half.
             "create table if not exists {lanes} (
             lane bytea not null,
             of_key tid,
@@ -93,7 +93,7 @@ const MIGRATIONS: &[Migration] = &[
             ready_at timestamptz not null,
             crashes smallint not null default 0
         ) with (fillfactor = 50)",
-            // Without a key to name its rows by, a publication of all tables would stop all claims.
+            // Without a primary key, a publication of all tables would stop all claims.
             "alter table {lanes} replica identity full",
             "create index if not exists {.lanes_ready} on {lanes} (ready_at) where worker is null",
             "create index if not exists {.lanes_worker} on {lanes} (worker, token) where worker is not null",
@@ -114,8 +114,8 @@ const MIGRATIONS: &[Migration] = &[
         )",
         ],
         mysql: &[
-            // The counter of sequences outlives its rows, and a restart, in both databases. The size
-            // of a payload is in the index, so that pages are measured without reading payloads.
+            // In both databases the counter of sequences outlives its rows and a restart. The size
+            // of a payload is in the index, so pages are measured without reading payloads.
             "create table if not exists {messages} (
             sequence bigint unsigned auto_increment primary key,
             lane binary(32) not null,
@@ -144,15 +144,15 @@ const MIGRATIONS: &[Migration] = &[
             error blob not null,
             dead_lettered_at datetime(6) not null
         ) engine = InnoDB",
-            // Locked by those who accept, until they commit. `last` is 1 in the transaction that
-            // makes the row, and in no later one.
+            // Producers lock these rows until they commit. `last` is 1 only in the transaction that
+            // makes the row.
             "create table if not exists {keys} (
             lane binary(32) primary key,
             last bigint unsigned not null,
             redriven bigint unsigned not null
         ) engine = InnoDB",
-            // Changed by those who consume. `worker` is 0 while no worker has the lane; `ready_at` is
-            // since when that is so.
+            // Consumers change these rows. `worker` is 0 while no worker has the lane; `ready_at`
+            // says since when.
             "create table if not exists {lanes} (
             lane binary(32) primary key,
             worker bigint unsigned not null default 0,
@@ -178,13 +178,13 @@ const MIGRATIONS: &[Migration] = &[
         ) engine = InnoDB",
         ],
     },
-    // Histories: what each is called, and what no two have in common. Workers of an older version know
-    // no history, and join no more: their claims end here.
-    // They still have a number by default, so that they are refused by the constraint, which has a name.
+    // Histories: their names, and a random part that no two share. Workers of an older version know
+    // no history, and can no longer join: their claims end here. They still have a number by
+    // default, so that the constraint refuses them; it has a name.
     Migration {
         postgres: &[
             "create table if not exists {history} (one smallint primary key, id text not null)",
-            // Rows that are there keep 0: the table is not written anew.
+            // Existing rows keep 0: the table is not rewritten.
             "alter table {messages} add column if not exists nonce bigint not null default 0",
             "alter table {messages} alter column nonce set default (random() * 4503599627370496)::bigint",
             "delete from {workers}",
@@ -216,20 +216,21 @@ const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// The version that this program needs.
+/// Returns the version that this program needs.
 fn needed() -> u32 {
     MIGRATIONS.len() as u32
 }
 
 impl Database {
-    /// Makes the tables, or brings them to the version of this program. Of several processes that
-    /// call this at a time, one does it, and the others wait.
+    /// Creates the tables, or brings them to the version of this program. If several processes call
+    /// this at a time, one does it, and the others wait.
     ///
     /// # Errors
     ///
-    /// [`OpenError::Newer`] if a newer program has been here, and changes nothing then.
+    /// Returns [`OpenError::Newer`] if a newer program has migrated the tables, and changes nothing
+    /// then.
     pub async fn migrate(&self, tables: &Tables) -> Result<(), OpenError> {
-        // A worker may have no right to make tables, and need none.
+        // A worker may have no right to create tables, and needs none.
         if self.version(tables).await? == needed() {
             return Ok(());
         }
@@ -242,17 +243,17 @@ impl Database {
             Pool::MySql(pool) => {
                 let mut connection = Lent::from(pool).await?;
                 let migrated = migrate_mysql(connection.get(), tables).await;
-                // After an error it has the lock.
+                // After an error the connection still has the lock.
                 is_known(connection.end_or_close(migrated)?)
             }
         }
     }
 
-    /// Whether the tables are of the version of this program.
+    /// Checks that the tables have the version of this program.
     ///
     /// # Errors
     ///
-    /// [`OpenError::Older`] or [`OpenError::Newer`] if they are not.
+    /// Returns [`OpenError::Older`] or [`OpenError::Newer`] if they do not.
     pub async fn check(&self, tables: &Tables) -> Result<(), OpenError> {
         let found = self.version(tables).await?;
         is_known(found)?;
@@ -284,7 +285,7 @@ impl Database {
             }
         };
         match version {
-            // Without a row, where a migration has just begun, or did not come to its end.
+            // There is no row if a migration has just begun, or did not finish.
             Ok(version) => Ok(version.unwrap_or(0).unsigned_abs()),
             Err(error) if error.kind() == ErrorKind::Missing => Ok(0),
             Err(error) => Err(error),
@@ -302,18 +303,19 @@ fn is_known(found: u32) -> Result<(), OpenError> {
     }
 }
 
-/// Returns the version that the tables have in the end.
+/// Migrates, and returns the version that the tables have in the end.
 async fn migrate_postgres(
     connection: &mut PgConnection,
     tables: &Tables,
 ) -> Result<u32, sqlx::Error> {
     let text = |template: &str| AssertSqlSafe(tables.statement(template, Quote::Postgres));
     let mut transaction = connection.begin().await?;
-    // What was committed while it waited for the lock is to be seen.
+    // The transaction must see what was committed while it waited for the lock.
     sqlx::query("set transaction isolation level read committed")
         .execute(&mut *transaction)
         .await?;
-    // Until the end of the transaction. Without it two that make a table at a time meet an error.
+    // Holds the lock until the end of the transaction. Without it, two processes that create a
+    // table at the same time get an error.
     sqlx::query("select pg_advisory_xact_lock(hashtextextended($1, 0))")
         .bind(tables.lock_name())
         .execute(&mut *transaction)
@@ -355,7 +357,8 @@ async fn migrate_mysql(
     sqlx::query("set autocommit = 1")
         .execute(&mut *connection)
         .await?;
-    // Names of locks have at most 64 bytes. The connection is closed if this does not come to its end.
+    // Names of locks have at most 64 bytes. If the future does not finish, the connection is
+    // closed.
     let lock = format!("keylane:{:.56}", tables.lock_name());
     let locked = sqlx::query_scalar::<_, Option<i64>>("select get_lock(?, 60)")
         .bind(&lock)
@@ -396,7 +399,7 @@ async fn migrate_mysql(
     Ok(found.max(needed()))
 }
 
-/// Whether a column is there already: MySQL cannot add one only if it is not.
+/// Returns whether a column exists already: MySQL has no `add column if not exists`.
 fn is_there(error: &sqlx::Error) -> bool {
     let error = error.as_database_error();
     let error = error.and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());

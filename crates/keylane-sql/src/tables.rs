@@ -1,15 +1,14 @@
-//! What the tables are called.
+//! The names of the tables.
 
 use crate::error::NameError;
 
-/// The longest name that both databases take.
+/// The longest name that both databases accept.
 const MOST: usize = 63;
 
 /// The longest name of a table without its prefix.
 const LONGEST_TABLE: usize = 16;
 
-/// What the tables are called: a prefix, and the schema they are in if that is not the one of the
-/// connection.
+/// The names of the tables: a prefix, and their schema if it is not that of the connection.
 ///
 /// # Examples
 ///
@@ -27,7 +26,7 @@ pub struct Tables {
     schema: Option<String>,
 }
 
-/// What a name is put between.
+/// The quotes around a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quote {
     Postgres,
@@ -35,7 +34,7 @@ pub(crate) enum Quote {
 }
 
 impl Tables {
-    /// With the prefix `keylane_`, in the schema of the connection.
+    /// Returns the default names: the prefix `keylane_`, in the schema of the connection.
     pub fn new() -> Self {
         Self {
             prefix: "keylane_".to_owned(),
@@ -43,29 +42,29 @@ impl Tables {
         }
     }
 
-    /// Another prefix. Tables with different prefixes have nothing in common.
+    /// Sets another prefix. Tables with different prefixes share nothing.
     ///
     /// # Errors
     ///
-    /// [`NameError`] unless it is made of `A-Z`, `a-z`, `0-9` and `_`, begins with no digit, and has
-    /// at most 47 bytes.
+    /// Returns [`NameError`] unless the prefix consists of `A-Z`, `a-z`, `0-9` and `_`, begins with
+    /// no digit, and has at most 47 bytes.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Result<Self, NameError> {
         self.prefix = checked(prefix.into(), MOST - LONGEST_TABLE)?;
         Ok(self)
     }
 
-    /// Another schema, which is there: on MySQL and MariaDB, another database.
+    /// Sets another schema, which must exist: on MySQL and MariaDB, another database.
     ///
     /// # Errors
     ///
-    /// As [`prefix`](Self::prefix), with at most 63 bytes.
+    /// Returns the same error as [`prefix`](Self::prefix), but allows 63 bytes.
     pub fn schema(mut self, schema: impl Into<String>) -> Result<Self, NameError> {
         self.schema = Some(checked(schema.into(), MOST)?);
         Ok(self)
     }
 
-    /// The text of a statement with each `{table}` replaced by the name of that table, and each
-    /// `{.index}` by the name of that index, which has no schema of its own.
+    /// Returns the text of a statement with each `{table}` replaced by the name of that table, and
+    /// each `{.index}` by the name of that index, which has no schema of its own.
     pub(crate) fn statement(&self, template: &str, quote: Quote) -> String {
         let mut text = String::with_capacity(template.len() * 2);
         let mut rest = template;
@@ -79,22 +78,22 @@ impl Tables {
         text
     }
 
-    /// The name of a table without quotes, as MySQL and MariaDB list it.
+    /// Returns the name of a table without quotes, as MySQL and MariaDB list it.
     pub(crate) fn listed(&self, table: &str) -> String {
         format!("{}{table}", self.prefix)
     }
 
-    /// The schema, if it is not the one of the connection.
+    /// Returns the schema, if it is not that of the connection.
     pub(crate) fn listed_schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// What accepts are told on, in PostgreSQL.
+    /// Returns the name of the channel on which PostgreSQL announces new messages.
     pub(crate) fn channel(&self) -> String {
         format!("{}inbox", self.prefix)
     }
 
-    /// What is locked while the tables are made.
+    /// Returns the name of the lock that is held while the tables are created.
     pub(crate) fn lock_name(&self) -> String {
         let schema = self.schema.as_deref().unwrap_or_default();
         format!("keylane:{schema}:{}", self.prefix)

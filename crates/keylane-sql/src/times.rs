@@ -1,8 +1,8 @@
-//! Times as the databases tell and take them.
+//! Times in the form that the databases use.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The year 9999, beyond which no clock is.
+/// The year 9999, the latest time that a clock may show.
 const LATEST_MS: u64 = 253_402_300_799_999;
 
 pub(crate) fn from_millis(millis: u64) -> SystemTime {
@@ -15,7 +15,7 @@ pub(crate) fn from_seconds(seconds: f64) -> SystemTime {
 }
 
 pub(crate) fn micros(time: Duration) -> i64 {
-    // A thousand years, which every database can add to now.
+    // A thousand years, which every database can add to the current time.
     const MOST: u128 = 1_000 * 365 * 86_400 * 1_000_000;
     i64::try_from(time.as_micros().min(MOST)).expect("it is below the most")
 }

@@ -10,7 +10,8 @@ use crate::events::Id;
 use crate::letters::LetterBox;
 
 impl LetterBox {
-    /// This box as the sink of a dispatcher. `id` returns the id of the message of a letter.
+    /// Returns this box as the sink of a dispatcher. `id` returns the id of the message of a
+    /// letter.
     ///
     /// ```
     /// # use keylane_testkit::{History, LetterBox, ScriptError};

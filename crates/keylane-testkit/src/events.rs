@@ -1,4 +1,4 @@
-//! What a test records while it runs.
+//! The events that a test records while it runs.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub enum Event {
         seq: u64,
         /// The message.
         id: Id,
-        /// What the sender was told.
+        /// The answer that the sender got.
         acceptance: Acceptance,
     },
     /// The handler was called.
@@ -116,7 +116,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The id of the message that the event is about, if there is one.
+    /// Returns the id of the message that the event is about, if there is one.
     pub fn id(&self) -> Option<Id> {
         match *self {
             Event::Sent { id, .. }
@@ -180,7 +180,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// What a sender was told.
+/// The answer that a sender got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Acceptance {
     /// Accepted: it must be settled.

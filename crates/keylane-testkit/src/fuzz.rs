@@ -1,9 +1,9 @@
-//! Decoders meet bytes that no encoder has written: a corpus that is kept, and mutations of it.
+//! Tests decoders with bytes that no encoder has written: a committed corpus, and mutations of it.
 //!
-//! The corpus is a folder for each decoder, such as `tests/corpus/record`. Its files and some thousand mutations
-//! of them are tried with every change; with `KEYLANE_FUZZ` mutations are tried for so many
-//! seconds. An input whose answer has a part that no other input of the corpus has shown is added to
-//! it then, and so is one that a decoder fails over, always. Commit them.
+//! The corpus is a folder for each decoder, such as `tests/corpus/record`. Each test run tries its
+//! files and some thousand mutations of them; with `KEYLANE_FUZZ` it tries mutations for so many
+//! seconds. Then an input is added to the corpus if its answer has a part that no other input of
+//! the corpus has shown. An input that makes a decoder fail is always added. Commit them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,24 +14,23 @@ use std::time::{Duration, Instant};
 
 use crate::scenario::Random;
 
-/// How many mutations are tried, unless `KEYLANE_FUZZ` is set.
+/// How many mutations to try, unless `KEYLANE_FUZZ` is set.
 const MUTATIONS: u64 = 20_000;
 
-/// No input is longer.
+/// The longest input.
 const MOST_BYTES: usize = 1_024;
 
-/// A decoder, and how to try it.
+/// A decoder under test.
 #[derive(Debug)]
 pub struct Target<S, L> {
     /// The folder of its corpus.
     pub corpus: PathBuf,
-    /// Where there is no corpus yet: what an encoder has written.
+    /// Encoded inputs, for a decoder without a corpus.
     pub seeds: Vec<Vec<u8>>,
-    /// Makes the checksums right, as far as the bytes have some. Without it a decoder would look at
-    /// nothing else.
+    /// Corrects the checksums, if the bytes have any. Otherwise a decoder would check nothing else.
     pub seal: S,
-    /// Decodes, and panics if the answer is wrong. Says in a few words what kind of answer it was:
-    /// parts with commas between them.
+    /// Decodes, and panics if the answer is wrong. Returns a short description of the answer: parts
+    /// with commas between them.
     pub look: L,
 }
 
@@ -75,7 +74,7 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
         );
     }
 
-    /// Whether its answer has a part that was not seen before.
+    /// Returns whether its answer has a part that was not seen before.
     fn is_new(&self, input: &[u8], seen: &mut BTreeSet<String>) -> bool {
         let answer = self.looked_at(input);
         let new = answer.split(", ").filter(|part| !seen.contains(*part));
@@ -85,7 +84,7 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
     }
 
     fn looked_at(&self, input: &[u8]) -> String {
-        // Nothing is looked at again after a panic.
+        // After a panic the state is not used again.
         match catch_unwind(AssertUnwindSafe(|| (self.look)(input))) {
             Ok(answer) => answer,
             Err(panic) => {
@@ -110,7 +109,7 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
         input
     }
 
-    /// The corpus. A published crate comes without one.
+    /// Returns the corpus. A published crate has none.
     fn kept(&self) -> Vec<Vec<u8>> {
         let Ok(files) = fs::read_dir(&self.corpus) else {
             return Vec::new();
@@ -124,7 +123,7 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
     }
 
     fn keep(&self, prefix: &str, input: &[u8]) -> PathBuf {
-        // A record ends with its CRC-32, and so all of one length have the same one.
+        // A record ends with its CRC-32, and so all records of one length have the same CRC-32.
         let mut hasher = DefaultHasher::new();
         hasher.write(input);
         let name = format!("{prefix}{:016x}", hasher.finish());
@@ -135,7 +134,7 @@ impl<S: Fn(&mut [u8]), L: Fn(&[u8]) -> String> Target<S, L> {
     }
 }
 
-/// Numbers at which something may change.
+/// Numbers at which the behaviour may change.
 const NUMBERS: [u32; 12] = [
     0,
     1,
@@ -152,7 +151,7 @@ const NUMBERS: [u32; 12] = [
 ];
 
 fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    // A place in it, the end included.
+    // A place in the input, or its end.
     let mut place = |bytes: &[u8]| random.below(bytes.len() as u64 + 1) as usize;
     let (at, end, from) = (place(input), place(input), place(other));
     let (at, end) = (at.min(end), at.max(end));
@@ -183,14 +182,14 @@ fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     }
 }
 
-/// Writes over what is there.
+/// Overwrites bytes.
 fn write(input: &mut [u8], at: usize, bytes: &[u8]) {
     for (to, from) in input.iter_mut().skip(at).zip(bytes) {
         *to = *from;
     }
 }
 
-/// A length, roughly: what kind of answer it is does not follow each byte.
+/// Returns a rough length, so that the description of an answer does not depend on each byte.
 pub fn about(length: usize) -> usize {
     match length {
         0..=2 => length,
@@ -201,7 +200,7 @@ pub fn about(length: usize) -> usize {
 #[test]
 fn a_decoder_that_fails_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
-    // It believes a length.
+    // It trusts a length.
     let target = Target {
         corpus: folder.path().into(),
         seeds: vec![vec![3, 1, 2, 3]],

@@ -61,7 +61,7 @@ impl Gate {
         }
     }
 
-    /// The number of futures that wait at this gate.
+    /// Returns the number of futures that wait at this gate.
     pub fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }
@@ -91,7 +91,8 @@ impl Gate {
         state.banked = 0;
     }
 
-    /// A handler may panic while it waits here. The state is consistent whenever it is unlocked.
+    /// Locks the state. A handler may panic while it waits here, but the state is consistent
+    /// whenever it is unlocked.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::check::{Evidence, Verdict, Violation, check};
 use crate::events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 
-/// What happened in a test, in one global order.
+/// The events of a test, in one global order.
 ///
 /// A handle: clones write to the same history, from any thread. Recording takes one short lock and
 /// one push. The clock is read under the lock, so sequence and time agree. Threads outside the
@@ -19,7 +19,7 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history.
+    /// Creates an empty history.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,7 +31,7 @@ impl History {
         records.push(Record { at, event });
     }
 
-    /// Announces a send whose answer is not known yet. See [`Sending`].
+    /// Announces a send without an answer yet. See [`Sending`].
     pub fn sending(&self, key: impl Into<Option<Key>>, seq: u64, id: Id) -> Sending {
         Sending {
             history: self.clone(),
@@ -42,7 +42,7 @@ impl History {
         }
     }
 
-    /// A send was answered.
+    /// Records the answer of a send.
     pub fn sent(&self, key: impl Into<Option<Key>>, seq: u64, id: Id, acceptance: Acceptance) {
         self.record(Event::Sent {
             key: key.into(),
@@ -52,12 +52,12 @@ impl History {
         });
     }
 
-    /// A handler was called.
+    /// Records that a handler was called.
     pub fn start(&self, id: Id, attempt: u32, token: Token) {
         self.record(Event::Start { id, attempt, token });
     }
 
-    /// A handler ended.
+    /// Records that a handler ended.
     pub fn end(&self, id: Id, attempt: u32, outcome: Outcome) {
         self.record(Event::End {
             id,
@@ -66,42 +66,42 @@ impl History {
         });
     }
 
-    /// An ack was requested.
+    /// Records that an ack was requested.
     pub fn ack_req(&self, id: Id) {
         self.record(Event::AckReq { id });
     }
 
-    /// An ack was confirmed.
+    /// Records that an ack was confirmed.
     pub fn ack_ok(&self, id: Id) {
         self.record(Event::AckOk { id });
     }
 
-    /// An ack was never answered.
+    /// Records that an ack was never answered.
     pub fn ack_unknown(&self, id: Id) {
         self.record(Event::AckUnknown { id });
     }
 
-    /// A dead letter is durable.
+    /// Records that a dead letter is durable.
     pub fn dead(&self, id: Id) {
         self.record(Event::Dead { id });
     }
 
-    /// A message was merged into another.
+    /// Records that a message was merged into another.
     pub fn coalesced(&self, id: Id, into: Id) {
         self.record(Event::Coalesced { id, into });
     }
 
-    /// A process ended without notice.
+    /// Records that a process ended without notice.
     pub fn crash(&self, epoch: Token) {
         self.record(Event::Crash { epoch });
     }
 
-    /// A source took keys away.
+    /// Records that a source took keys away.
     pub fn revoke(&self, generation: u64) {
         self.record(Event::Revoke { generation });
     }
 
-    /// A handler wrote to a fenced sink.
+    /// Records that a handler wrote to a fenced sink.
     pub fn sink_write(&self, key: Key, token: Token, accepted: bool) {
         self.record(Event::SinkWrite {
             key,
@@ -110,17 +110,18 @@ impl History {
         });
     }
 
-    /// How many events there are: the position of the next one.
+    /// Returns how many events there are: the position of the next one.
     pub fn position(&self) -> usize {
         self.lock().len()
     }
 
-    /// A copy of everything recorded so far.
+    /// Returns a copy of all records so far.
     pub fn records(&self) -> Vec<Record> {
         self.lock().clone()
     }
 
-    /// The messages in the order in which their attempts started, and which attempt it was.
+    /// Returns the messages in the order in which their attempts started, with the number of the
+    /// attempt.
     pub fn attempts(&self) -> Vec<(Id, u32)> {
         self.select(|event| match event {
             Event::Start { id, attempt, .. } => Some((id, attempt)),
@@ -128,12 +129,13 @@ impl History {
         })
     }
 
-    /// The messages in the order in which their attempts started: one entry for each attempt.
+    /// Returns the messages in the order in which their attempts started: one entry for each
+    /// attempt.
     pub fn started(&self) -> Vec<Id> {
         self.attempts().into_iter().map(|(id, _)| id).collect()
     }
 
-    /// The messages in the order in which their handlers succeeded.
+    /// Returns the messages in the order in which their handlers succeeded.
     pub fn handled(&self) -> Vec<Id> {
         self.select(|event| match event {
             Event::End {
@@ -145,14 +147,14 @@ impl History {
         })
     }
 
-    /// The events so far that `select` picks.
+    /// Returns the events so far that `select` picks.
     fn select<T>(&self, select: impl Fn(Event) -> Option<T>) -> Vec<T> {
         let records = self.lock();
         let events = records.iter().map(|record| record.event);
         events.filter_map(select).collect()
     }
 
-    /// Judges what was recorded so far; see [`check`].
+    /// Judges the history so far; see [`check`].
     ///
     /// # Errors
     ///
@@ -200,12 +202,12 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// The message was accepted.
+    /// Records that the message was accepted.
     pub fn ok(self) {
         self.answer(Acceptance::Ok);
     }
 
-    /// The message was refused.
+    /// Records that the message was refused.
     pub fn fail(self) {
         self.answer(Acceptance::Fail);
     }

@@ -30,7 +30,7 @@ pub struct LetterBox {
 }
 
 impl LetterBox {
-    /// An empty box. Its letters are recorded in `history`.
+    /// Creates an empty box. Its letters are recorded in `history`.
     pub fn new(history: &History) -> Self {
         Self {
             history: history.clone(),
@@ -45,7 +45,7 @@ impl LetterBox {
         self
     }
 
-    /// Each letter waits at `gate` before the box takes or refuses it.
+    /// Makes each letter wait at `gate` before the box takes or refuses it.
     pub fn waits(mut self, gate: &Gate) -> Self {
         self.gate = Some(gate.clone());
         self
@@ -86,12 +86,12 @@ impl LetterBox {
         Ok(())
     }
 
-    /// The letters taken so far, in order.
+    /// Returns the letters taken so far, in order.
     pub fn letters(&self) -> Vec<Letter> {
         self.lock().letters.clone()
     }
 
-    /// The letters refused so far, in order.
+    /// Returns the letters refused so far, in order.
     pub fn refused(&self) -> Vec<Letter> {
         self.lock().refused.clone()
     }
@@ -109,7 +109,7 @@ pub struct Letter {
     pub id: Id,
     /// How many attempts it had.
     pub attempts: u32,
-    /// Why it was given up.
+    /// The reason of its last failure.
     pub failure: String,
 }
 

@@ -2,13 +2,13 @@
 //! means to hold and release handlers.
 //!
 //! ```text
-//!  test ──Script──► handlers ──┐                               ┌─► Verdict: every rule, and whether
-//!    │     Gate ──► hold them  ├─ Event ─► History ─► check ───┤     the evidence was enough
-//!    └─ LetterBox ─► sink ─────┘              Evidence ─┘      └─► Violations, with an excerpt
+//!  test ──Script──► handlers ──┐                             ┌─► Verdict: every rule, and whether
+//!    │     Gate ──► hold them  ├─ Event ─► History ─► check ─┤     the evidence was enough
+//!    └─ LetterBox ─► sink ─────┘              Evidence ─┘    └─► Violations, with an excerpt
 //! ```
 //!
-//! [`scenario`] puts these around a dispatcher. Most tests need nothing else.
-//! [`reference`](mod@reference) is a source in memory that can be told to misbehave, and
+//! [`scenario`] puts these around a dispatcher. Most tests need no other part.
+//! [`reference`](mod@reference) is a source in memory with faults that a test orders, and
 //! [`conformance`] is the suite that every source passes.
 //!
 //! The checker does not depend on the engine. A handler under test, a model and a broker record the
@@ -16,7 +16,7 @@
 //!
 //! # Examples
 //!
-//! A worker that handles one message after the other, judged:
+//! A worker that handles messages one by one, and its verdict:
 //!
 //! ```
 //! use std::time::Duration;

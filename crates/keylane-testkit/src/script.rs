@@ -15,7 +15,7 @@ use crate::events::{Id, Key, Outcome, Token};
 use crate::gate::{Gate, Pass};
 use crate::history::History;
 
-/// Says what handlers do, per message and attempt, and records what happens to each attempt.
+/// A script for handlers: it decides what each attempt does, and records the result.
 ///
 /// The most specific instruction applies: for the attempt, else for the message, else for the key,
 /// else [`otherwise`](Script::otherwise), which is [`Act::ok`] unless set. Clones share the history
@@ -49,7 +49,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script in which every handler succeeds at once. Records in `history`.
+    /// Creates a script in which every handler succeeds at once. Records in `history`.
     pub fn new(history: &History) -> Self {
         Self {
             history: history.clone(),
@@ -61,7 +61,7 @@ impl Script {
         }
     }
 
-    /// The token that starts are recorded under. 0 if not set.
+    /// Sets the token under which starts are recorded; 0 by default.
     pub fn token(mut self, token: Token) -> Self {
         self.token = token;
         self
@@ -151,7 +151,7 @@ pub struct Cue {
     pub attempt: u32,
 }
 
-/// What one attempt does: steps, in the order in which they were added, and an end.
+/// The behaviour of one attempt: steps, in the order in which they were added, and an end.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Act {
@@ -224,7 +224,7 @@ impl Act {
     }
 }
 
-/// Why a scripted handler failed.
+/// The error of a scripted handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// The script said [`Act::error`].
@@ -236,7 +236,7 @@ pub enum ScriptError {
 }
 
 impl ScriptError {
-    /// Whether the message must not be retried.
+    /// Returns whether the message must not be retried.
     pub fn is_fatal(&self) -> bool {
         matches!(self, ScriptError::Fatal(_))
     }
@@ -388,7 +388,7 @@ mod tests {
             .collect()
     }
 
-    /// The text of the panic that `f` raises.
+    /// Returns the text of the panic that `f` raises.
     fn panic_of<R>(f: impl FnOnce() -> R) -> String {
         let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else {
             panic!("it did not panic")

@@ -1,4 +1,4 @@
-//! What is fetched once and outlives a clone of the project.
+//! Downloads that outlive a clone of the project.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ServerError;
 
-/// The folder of this name in the cache, which need not be there yet.
+/// Returns the folder of this name in the cache. It need not exist yet.
 pub(crate) fn folder(name: &str) -> Result<PathBuf, ServerError> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     cache(set)
@@ -23,8 +23,8 @@ fn cache(set: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         .or_else(|| path("HOME").map(|home| home.join(".cache/keylane")))
 }
 
-/// Lets `fill` write into a folder beside `folder`, and gives what it returns, a folder in there,
-/// the name `folder` when it is complete.
+/// Lets `fill` write into a folder beside `folder`, and renames the folder that it returns to
+/// `folder` when it is complete.
 pub(crate) fn install(
     folder: &Path,
     fill: impl FnOnce(&Path) -> Result<PathBuf, ServerError>,
@@ -40,7 +40,7 @@ pub(crate) fn install(
         .map_err(system())?;
     let filled = fill(work.path())?;
     match fs::rename(filled, folder) {
-        // Another process was faster. A folder with something in it is never replaced.
+        // Another process was faster. A folder that is not empty is never replaced.
         Err(_) if folder.is_dir() => Ok(()),
         renamed => renamed.map_err(system()),
     }
@@ -86,7 +86,7 @@ mod tests {
         });
         assert!(failed.is_err() && !folder.exists());
 
-        // The second one ends while the first still fetches.
+        // The second download ends while the first still runs.
         install(&folder, |work| {
             let first = fill(work, "first");
             install(&folder, |work| Ok(fill(work, "second"))).unwrap();

@@ -1,4 +1,4 @@
-//! The clock of a server, which a test moves.
+//! The clock of a server, which a test sets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use crate::ServerError;
 use crate::process::Program;
 use crate::program::find;
 
-/// The library is beside the program `faketime`, in the folder of the machine's architecture, which
-/// the loader puts in place of `$LIB`.
+/// The library beside the program `faketime`, in the folder of the machine's architecture; the
+/// loader replaces `$LIB` with that folder.
 const LIBRARY: &str = "/usr/$LIB/faketime/libfaketime.so.1";
 
-/// The clock of one server, which begins as that of the machine and can be moved while the server
-/// runs. The server's monotonic clock goes on as it is, as it does when an operator sets the time.
+/// The clock of one server. It begins as that of the machine, and a test can set it while the
+/// server runs. The server's monotonic clock goes on unchanged, as when an operator sets the time.
 ///
 /// # Examples
 ///
@@ -33,7 +33,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock of a server with this folder.
+    /// Creates the clock of a server with this folder.
     pub(crate) fn of(folder: &Path) -> Result<Self, ServerError> {
         // The library comes with it.
         find("faketime")?;
@@ -44,24 +44,24 @@ impl Clock {
         Ok(clock)
     }
 
-    /// The program, with this clock in place of that of the machine.
+    /// Returns the program with this clock in place of that of the machine.
     pub(crate) fn given_to(&self, program: Program) -> Program {
         program
             .env("LD_PRELOAD", LIBRARY)
             .env("FAKETIME_TIMESTAMP_FILE", &self.file)
-            // Otherwise it is read every ten seconds.
+            // Without this, the server reads it only every ten seconds.
             .env("FAKETIME_NO_CACHE", "1")
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
             .env("NO_FAKE_STAT", "1")
     }
 
-    /// Sets the clock to that of the machine and so many seconds.
+    /// Sets the clock to that of the machine plus so many seconds.
     ///
     /// # Errors
     ///
-    /// [`System`](ServerError::System) if the file cannot be written from which the server reads it.
+    /// [`System`](ServerError::System) if the file of the clock cannot be written.
     pub fn set(&self, seconds: i64) -> Result<(), ServerError> {
-        // The server reads it at any moment, and must not see half of it.
+        // The server reads the file at any moment, and must not see half of it.
         let new = self.file.with_extension("new");
         let written = fs::write(&new, format!("{seconds:+}"));
         let written = written.and_then(|()| fs::rename(&new, &self.file));

@@ -1,4 +1,4 @@
-//! The life of one server process, and of the next ones on the same data.
+//! The life of one server process, and of its successors on the same data.
 
 use std::fs;
 use std::io;
@@ -11,10 +11,10 @@ use crate::ServerError;
 use crate::process::{Process, Program};
 use crate::program::tail;
 
-/// What a server is given to become ready, and to stop.
+/// How long a server may take to become ready, and to stop.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// How long a server that was not ready is left alone.
+/// How long to wait after a server was not ready.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server that runs, or that was stopped or killed and can be started again.
@@ -28,7 +28,7 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// A server that does not run yet, and whose programs print to the file `log`.
+    /// Creates a server that does not run yet, and whose programs print to the file `log`.
     pub(crate) fn new(log: PathBuf) -> Self {
         Self {
             log,
@@ -36,22 +36,23 @@ impl Daemon {
         }
     }
 
-    /// The process id; `None` when the server does not run.
+    /// Returns the process id; `None` when the server does not run.
     pub(crate) fn pid(&self) -> Option<u32> {
         let mut process = self.lock();
         let process = process.as_mut()?;
         matches!(process.ended(), Ok(None)).then(|| process.pid())
     }
 
-    /// What the server has printed so far, from its first start on.
+    /// Returns the output of the server so far, from its first start on.
     pub(crate) fn log(&self) -> String {
-        // Not there before the first start. A server may print what is no UTF-8.
+        // The file does not exist before the first start. A server may print bytes that are not
+        // UTF-8.
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Starts `program` and asks `is_ready` again and again. It is given what this program has
-    /// printed, and may give up with an error.
+    /// Starts `program` and calls `is_ready` again and again. `is_ready` gets the output of this
+    /// program, and may give up with an error.
     pub(crate) fn start(
         &self,
         program: Program,
@@ -136,14 +137,14 @@ impl Daemon {
         operation(process).map_err(ServerError::system(action))
     }
 
-    /// A panic leaves a process in its slot or none, which are both states to go on from.
+    /// After a panic the slot has a process or none, and both are valid.
     fn lock(&self) -> MutexGuard<'_, Option<Process>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Processes are waited for with a thread's sleep. Tokio's clock may be paused in a test, and does
-/// not run ahead while a thread like this is busy.
+/// Waits for processes on a thread. Tokio's clock may be paused in a test, and does not run ahead
+/// while a thread like this is busy.
 pub(crate) async fn on_thread<T: Send + 'static>(
     operation: impl FnOnce() -> T + Send + 'static,
 ) -> T {
@@ -153,7 +154,7 @@ pub(crate) async fn on_thread<T: Send + 'static>(
     }
 }
 
-/// A temporary folder of a server.
+/// Creates a temporary folder for a server.
 pub(crate) fn temporary_folder() -> Result<tempfile::TempDir, ServerError> {
     tempfile::Builder::new()
         .prefix("keylane-")
@@ -161,12 +162,13 @@ pub(crate) fn temporary_folder() -> Result<tempfile::TempDir, ServerError> {
         .map_err(ServerError::system("create the folder of the server"))
 }
 
-/// A server that could not have its port: another process may take one just before it does.
+/// Returns whether a server could not get its port: another process may take one just before it
+/// does.
 pub(crate) fn is_port_taken(error: &ServerError) -> bool {
     matches!(error, ServerError::Ended { log, .. } if log.contains("Address already in use"))
 }
 
-/// How many ports are tried, because of [`is_port_taken`].
+/// How many ports to try, because of [`is_port_taken`].
 pub(crate) const PORTS: usize = 5;
 
 fn observe(source: io::Error) -> ServerError {

@@ -1,4 +1,4 @@
-//! Databases that are written down, and brought back.
+//! Dumps of databases.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::kind::Dumps;
 use crate::server::QUERY_SECONDS;
 use crate::{Server, ServerError};
 
-/// What was in a database.
+/// The contents of a database.
 #[derive(Debug)]
 pub struct Dump {
     folder: TempDir,
@@ -21,7 +21,7 @@ impl Dump {
 }
 
 impl<K: Dumps> Server<K> {
-    /// Writes down what is in a database, by one snapshot, through the program of the server for it.
+    /// Dumps a database, from one snapshot, with the dump program of the server.
     ///
     /// # Errors
     ///
@@ -29,11 +29,11 @@ impl<K: Dumps> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, nothing is left of it.
+    /// If the future is dropped, the dump is discarded.
     pub async fn dump(&self, database: &str) -> Result<Dump, ServerError> {
         let database = database.to_owned();
         self.run(move |inner| {
@@ -47,7 +47,7 @@ impl<K: Dumps> Server<K> {
         .await
     }
 
-    /// Puts what was [written down](Self::dump) into a database, in the place of what is there.
+    /// Restores a [dump](Self::dump) into a database, and replaces its contents.
     ///
     /// # Errors
     ///
@@ -55,11 +55,11 @@ impl<K: Dumps> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it is brought back all the same.
+    /// If the future is dropped, the dump is restored all the same.
     pub async fn bring_back(&self, database: &str, dump: &Dump) -> Result<(), ServerError> {
         let (database, file) = (database.to_owned(), dump.file());
         self.run(move |inner| {

@@ -1,9 +1,9 @@
-//! What can go wrong with a server of a test.
+//! Errors of a server of a test.
 
 use std::io;
 use std::process::ExitStatus;
 
-/// A server could not do what the test has asked for.
+/// The reason why a server could not do what the test has asked for.
 ///
 /// No message contains the password of a server.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +18,9 @@ pub enum ServerError {
     /// The operating system has refused something.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// Why it has failed.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A program of the server, such as its client, has failed or has not ended in time.
@@ -30,13 +30,13 @@ pub enum ServerError {
         program: String,
         /// How it ended; 124 is the status of a program that has not ended in time.
         status: ExitStatus,
-        /// The end of what it has printed.
+        /// The end of its output.
         output: String,
     },
     /// The server has replied to a command with an error.
     #[error("the server has refused: {answer}")]
     Refused {
-        /// The words of the server.
+        /// The error text of the server.
         answer: String,
     },
     /// The server has ended before it was ready.
@@ -73,7 +73,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// For `map_err` on an operation of the system.
+    /// Returns a function for `map_err` on an operation of the system.
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }

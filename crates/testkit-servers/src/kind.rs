@@ -1,19 +1,19 @@
-//! What differs from server to server.
+//! The differences between database servers.
 
 use std::path::Path;
 
 use crate::ServerError;
 use crate::process::Program;
 
-/// How a server is created, started and asked. The methods of [`Server`](crate::Server)
-/// are written in these terms.
+/// How to create, start and query a server. The methods of [`Server`](crate::Server) use this
+/// trait.
 ///
-/// It is public and out of reach: no other crate can bring a kind of its own.
+/// It is public but not reachable: no other crate can implement it.
 pub trait Kind: Sized + Send + Sync + 'static {
     /// The scheme of its URLs.
     const SCHEME: &str;
 
-    /// A database that is always there.
+    /// A database that always exists.
     const DATABASE: &str;
 
     /// The signal after which it closes its sessions and stops in order.
@@ -22,7 +22,7 @@ pub trait Kind: Sized + Send + Sync + 'static {
     /// Finds the programs and creates the data in `folder`.
     fn create(folder: &Path) -> Result<Self, ServerError>;
 
-    /// The server on the data in `folder`.
+    /// Returns the server on the data in `folder`.
     fn program(&self, folder: &Path, port: u16) -> Program;
 
     /// Executes `sql` through the client program.
@@ -34,40 +34,40 @@ pub trait Kind: Sized + Send + Sync + 'static {
         seconds: u64,
     ) -> Result<String, ServerError>;
 
-    /// Whether the server answers a query, and is the one on the data in `folder`: another one may
-    /// have taken the port.
+    /// Returns whether the server answers a query, and is the one on the data in `folder`: another
+    /// one may have taken the port.
     fn is_ready(&self, folder: &Path, port: u16, seconds: u64) -> bool;
 }
 
-/// A kind of which a server can follow another one, asynchronously.
+/// A kind whose servers can follow another one, asynchronously.
 ///
-/// It is out of reach as [`Kind`] is.
+/// It is not reachable, like [`Kind`].
 pub trait Follows: Kind {
-    /// What a standby is told so that nothing more of the primary reaches it.
+    /// The statements that cut a standby off from the primary.
     const FALL_BEHIND: &[&str];
 
-    /// What a standby is told so that it becomes a primary.
+    /// The statements that make a standby a primary.
     const PROMOTE: &[&str];
 
-    /// As [`create`](Kind::create), of a server that can be followed.
+    /// Creates the data like [`create`](Kind::create), for a server that can be followed.
     fn create_primary(folder: &Path) -> Result<Self, ServerError>;
 
     /// Creates the data of a standby in `folder`; the primary listens on `port`.
     fn create_standby(folder: &Path, port: u16) -> Result<Self, ServerError>;
 
-    /// What a standby is told when it runs.
+    /// Returns the statements for a running standby.
     fn follow(port: u16) -> Vec<String>;
 }
 
-/// A kind whose databases can be written down, and brought back.
+/// A kind whose databases can be dumped and restored.
 ///
-/// It is out of reach as [`Kind`] is.
+/// It is not reachable, like [`Kind`].
 pub trait Dumps: Kind {
-    /// Writes what is in a database into `file`, through the program for it.
+    /// Dumps a database into `file`, with the program for it.
     fn dump(&self, port: u16, database: &str, file: &Path, seconds: u64)
     -> Result<(), ServerError>;
 
-    /// Puts what is in `file` into a database, in the place of what is there.
+    /// Restores `file` into a database, and replaces its contents.
     fn bring_back(
         &self,
         port: u16,

@@ -1,4 +1,4 @@
-//! Real servers for tests, databases, Kafka, Redis and Valkey, and a [`proxy`] that puts faults
+//! Real servers for tests: databases, Kafka, Redis and Valkey, and a [`proxy`] that puts faults
 //! between them and their clients.
 //!
 //! ```text
@@ -9,12 +9,12 @@
 //!    └─ ends, or is killed ──► the server is killed too
 //! ```
 //!
-//! The servers must be installed: `cargo xtask setup` does it. A test never installs anything.
-//! A database costs 2 to 4 s to create, so the tests of one file best share one. Kafka is a cluster of
-//! nodes, so it has the same methods with a node to say: see [`kafka`]. Redis and Valkey have no
-//! databases to create, and cost 0.1 s: see [`redis`].
+//! The servers must be installed: `cargo xtask setup` does it. A test never installs anything. A
+//! database server takes 2 to 4 s to create, so the tests of one file should share one. Kafka is a
+//! cluster, so its methods are the same but take the number of a node: see [`kafka`]. Redis and
+//! Valkey have no databases to create, and take 0.1 s: see [`redis`].
 //!
-//! This works on Linux. Elsewhere it compiles, and `pause` does not reach all processes.
+//! This works on Linux. On other systems it compiles, and `pause` does not reach all processes.
 
 #![cfg(unix)]
 

@@ -13,9 +13,9 @@ use crate::{Server, ServerError};
 
 /// A MariaDB server of a test.
 ///
-/// It runs with the settings that MariaDB is compiled with, so commits are durable, but for
-/// `max_connections`, which is 200, `max_allowed_packet`, which is 1 GiB, and `skip_name_resolve`.
-/// When the test runs as root, the server runs as the user `mysql`, because it refuses to run as root.
+/// It runs with MariaDB's default settings, so commits are durable, except `max_connections`, which
+/// is 200, `max_allowed_packet`, which is 1 GiB, and `skip_name_resolve`. When the test runs as
+/// root, the server runs as the user `mysql`, because it refuses to run as root.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub struct Maria {
     server: PathBuf,
     client: PathBuf,
     user: Option<User>,
-    /// Whether what it changes is logged for others to follow.
+    /// Whether it logs its changes for standbys.
     is_logged: bool,
 }
 
@@ -62,7 +62,7 @@ impl Kind for Maria {
             install.arg("--no-defaults");
             install.arg(option("datadir", &data(folder)));
             install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-            // At its start it removes temporary tables there, also those of another server.
+            // At its start it removes temporary tables there, including those of another server.
             install.env("TMPDIR", folder).current_dir(folder);
         })?;
         Ok(Self {
@@ -76,7 +76,7 @@ impl Kind for Maria {
     fn program(&self, folder: &Path, port: u16) -> Program {
         Program::new(&self.server, folder, &folder.join(LOG))
             .user(self.user)
-            // Nothing outlives a KILL but the folder, and an end in order writes all pages.
+            // Only the folder outlives a KILL, and an orderly end writes all pages.
             .last_signal("KILL")
             .args(["--no-defaults", "--bind-address=127.0.0.1"])
             .arg(format!("--port={port}"))
@@ -84,13 +84,13 @@ impl Kind for Maria {
             .env("TMPDIR", folder)
             .arg(option("socket", &folder.join("socket")))
             .arg(option("pid-file", &folder.join("pid")))
-            // Executed before the first client is let in.
+            // Executed before the server admits the first client.
             .arg(option("init-file", &users(folder)))
             .args(["--skip-name-resolve", "--max-connections=200"])
-            // A statement has a message in it.
+            // A statement contains a message.
             .arg("--max-allowed-packet=1G")
             .args(match self.is_logged {
-                // Each has a number of its own.
+                // Each server has a number of its own.
                 true => vec!["--log-bin=binlog".to_owned(), format!("--server-id={port}")],
                 false => Vec::new(),
             })
@@ -111,7 +111,7 @@ impl Kind for Maria {
     }
 
     fn is_ready(&self, folder: &Path, port: u16, seconds: u64) -> bool {
-        // With a slash at its end, which a path does not see.
+        // The server adds a slash at its end, which the comparison of paths ignores.
         self.execute(port, Self::DATABASE, "select @@datadir", seconds)
             .is_ok_and(|answer| Path::new(answer.trim_end()) == data(folder))
     }
@@ -163,7 +163,7 @@ impl Follows for Maria {
 
     fn follow(port: u16) -> Vec<String> {
         let (user, password) = (Server::<Self>::USER, Server::<Self>::PASSWORD);
-        // From the first change on: the server was logged from its start.
+        // From the first change on: the server has logged since its start.
         vec![format!(
             "change master to master_host='127.0.0.1', master_port={port}, master_user='{user}',
              master_password='{password}', master_use_gtid=no; start slave"
@@ -171,7 +171,7 @@ impl Follows for Maria {
     }
 }
 
-/// Where a client program finds the server, and as whom it comes.
+/// Sets the address of the server, and the user, for a client program.
 fn connect(client: &mut Command, port: u16) {
     client.env("MYSQL_PWD", Server::<Maria>::PASSWORD);
     client.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1"]);
@@ -187,7 +187,7 @@ fn users(folder: &Path) -> PathBuf {
     folder.join("users.sql")
 }
 
-/// For every start: the second one changes nothing.
+/// Returns the statements for every start: the second run changes nothing.
 fn create_users() -> String {
     let (user, password) = (Server::<Maria>::USER, Server::<Maria>::PASSWORD);
     let create = |host| {
@@ -199,7 +199,7 @@ fn create_users() -> String {
     ["127.0.0.1", "localhost", "%"].map(create).concat()
 }
 
-/// `--name=path`: MariaDB takes no space between them.
+/// Returns `--name=path`: MariaDB allows no space between them.
 fn option(name: &str, path: &Path) -> std::ffi::OsString {
     let mut option = std::ffi::OsString::from(format!("--{name}="));
     option.push(path);

@@ -10,14 +10,14 @@ use std::sync::{Mutex, PoisonError};
 /// Ports below this belong to services that may come and go on the machine.
 const LOWEST: u16 = 10_000;
 
-/// The first port that Linux gives to clients, unless it was told otherwise.
+/// The first port that Linux gives to clients by default.
 const CLIENTS: u16 = 32_768;
 
-/// A port on the loopback address that no server uses now.
+/// Returns a port on the loopback address that no server uses now.
 ///
-/// It is none of those that the system gives to clients. A client that connects again and again
-/// while the server is down would get the server's own port one day, be connected to itself, and
-/// keep the server from coming back.
+/// It is not one of those that the system gives to clients. A client that reconnects again and
+/// again while the server is down would get the server's own port one day, be connected to itself,
+/// and keep the server from coming back.
 pub(crate) fn free_port() -> io::Result<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let clients = range
@@ -27,7 +27,7 @@ pub(crate) fn free_port() -> io::Result<u16> {
         .unwrap_or(CLIENTS);
     let servers = LOWEST..clients;
     for tried in 0..100 {
-        // Two tests that start at once must not try the same ports one after the other.
+        // Two tests that start at once must not try the same ports in the same order.
         let random = RandomState::new().hash_one(tried);
         let Some(offset) = random.checked_rem(servers.len() as u64) else {
             break;
@@ -37,16 +37,17 @@ pub(crate) fn free_port() -> io::Result<u16> {
             return Ok(port);
         }
     }
-    // All ports are for clients here, or all are in use: one of the system's choice.
+    // All ports here belong to clients, or are in use: the system chooses one.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())
 }
 
-/// What says to other processes that ports are ours. It goes with this process, also when it is killed.
+/// Claims of ports that other processes can see. They end with this process, even if it is killed.
 static CLAIMS: Mutex<Vec<Claim>> = Mutex::new(Vec::new());
 
-/// Takes a port for the life of this process, unless another one has it. A server that is down is not
-/// seen by its port, and would not come back if the server of another test took it meanwhile.
+/// Claims a port for the life of this process, unless another process has it. A port does not show
+/// a server that is down, and that server could not come back if the server of another test took
+/// its port meanwhile.
 fn is_ours(port: u16) -> bool {
     match claim(port) {
         Ok(claim) => {
@@ -60,7 +61,7 @@ fn is_ours(port: u16) -> bool {
     }
 }
 
-/// A socket that no one connects to. Its name is in no folder, so nothing is left of it.
+/// A socket without clients. Its name is in no folder, so it leaves no file.
 #[cfg(target_os = "linux")]
 type Claim = std::os::unix::net::UnixListener;
 
@@ -73,7 +74,7 @@ fn claim(port: u16) -> io::Result<Claim> {
     Claim::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Other systems have no such names: a port does without.
+/// Other systems have no such names, and no claims.
 #[cfg(not(target_os = "linux"))]
 type Claim = ();
 

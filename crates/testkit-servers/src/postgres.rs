@@ -13,12 +13,12 @@ use crate::{Server, ServerError};
 
 /// A PostgreSQL server of a test.
 ///
-/// It runs with the settings that PostgreSQL comes with, so commits are durable, but for
-/// `max_connections`, which is 200. Clients need the password. When the test runs as root, the
-/// server runs as the user `postgres`, because it refuses to run as root.
+/// It runs with PostgreSQL's default settings, so commits are durable, except `max_connections`,
+/// which is 200. Clients need the password. When the test runs as root, the server runs as the user
+/// `postgres`, because it refuses to run as root.
 ///
-/// One that was killed and not started again leaves a segment of shared memory of 56 bytes behind,
-/// as PostgreSQL does; `ipcs` lists them.
+/// A server that was killed and not started again leaves a segment of shared memory of 56 bytes
+/// behind, as PostgreSQL always does; `ipcs` lists them.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub type Postgres = Server<PostgreSql>;
 /// The kind of a [`Postgres`].
 #[derive(Debug)]
 pub struct PostgreSql {
-    /// Where the programs of one version are.
+    /// The folder of the programs of one version.
     programs: PathBuf,
     user: Option<User>,
 }
@@ -44,7 +44,7 @@ pub struct PostgreSql {
 impl Kind for PostgreSql {
     const SCHEME: &str = "postgres";
     const DATABASE: &str = "postgres";
-    // TERM would wait for the clients to go.
+    // TERM would wait until the clients leave.
     const STOP_SIGNAL: &str = "INT";
 
     fn create(folder: &Path) -> Result<Self, ServerError> {
@@ -70,7 +70,7 @@ impl Kind for PostgreSql {
         sockets.push(folder);
         Program::new(&self.programs.join("postgres"), folder, &folder.join(LOG))
             .user(self.user)
-            // Ends at once, and gives shared memory back that would outlive a KILL.
+            // Ends at once, and frees shared memory that would outlive a KILL.
             .last_signal("QUIT")
             .arg("-D")
             .arg(data(folder))
@@ -83,7 +83,7 @@ impl Kind for PostgreSql {
                 "listen_addresses=127.0.0.1",
                 "-c",
                 "max_connections=200",
-                // In the folder, so that it goes with it.
+                // In the folder, so that it is removed with it.
                 "-c",
                 "dynamic_shared_memory_type=mmap",
             ])
@@ -97,7 +97,7 @@ impl Kind for PostgreSql {
         seconds: u64,
     ) -> Result<String, ServerError> {
         self.psql(port, database, seconds, |psql| {
-            // Rows alone.
+            // Prints only rows.
             psql.args(["--tuples-only", "--no-align", "--field-separator=\t"]);
             psql.args(["--command", sql]);
         })
@@ -142,9 +142,9 @@ impl PostgreSql {
         })
     }
 
-    /// Finds the programs, and makes the folder the server's.
+    /// Finds the programs, and gives the folder to the user of the server.
     fn prepare(folder: &Path) -> Result<Self, ServerError> {
-        // A link may lead to it. The server and the client of the same version are beside it.
+        // It may be a link. The server and the client of the same version are beside its target.
         let initdb = find("initdb")?;
         let initdb = initdb.canonicalize().unwrap_or(initdb);
         let programs = initdb.parent().unwrap_or(Path::new("/")).to_owned();
@@ -171,7 +171,7 @@ impl Dumps for PostgreSql {
         seconds: u64,
     ) -> Result<(), ServerError> {
         let dumped = self.client("pg_dump", port, database, seconds, |dump| {
-            // What is there is dropped when it is brought back.
+            // The restore drops existing objects.
             dump.args(["--clean", "--if-exists", "--file"]).arg(file);
         });
         dumped.map(drop)
@@ -218,7 +218,7 @@ impl Follows for PostgreSql {
     }
 
     fn follow(_: u16) -> Vec<String> {
-        // Its files say so.
+        // The files of the standby configure this.
         Vec::new()
     }
 }

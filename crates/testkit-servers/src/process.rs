@@ -1,4 +1,4 @@
-//! A server process that cannot outlive the test that has started it.
+//! A server process that cannot outlive the test that started it.
 //!
 //! A shell starts the server and becomes it, so the id of the child is the id of the server. Before
 //! that it starts a watcher, which reads from a pipe. The test holds the other end:
@@ -9,8 +9,8 @@
 //!    └─ child: server ◄────┘ its last signal, then SIGKILL
 //! ```
 //!
-//! The system closes the pipe when the test ends, however it ends. `PR_SET_PDEATHSIG` would be bound
-//! to the thread that has started the server, and threads of a test end early.
+//! The system closes the pipe when the test ends, for any reason. `PR_SET_PDEATHSIG` would depend
+//! on the thread that started the server, and threads of a test end early.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -21,17 +21,17 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a process is looked at.
+/// How often to check a process.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What a signal that cannot be ignored needs at most on a machine that is busy.
+/// The longest time that a signal which cannot be ignored takes on a busy machine.
 const SIGNAL_LIMIT: Duration = Duration::from_secs(20);
 
-/// What a server is given after its last signal, before it is killed.
+/// How long a server has after its last signal, before it is killed.
 const LAST_LIMIT: Duration = Duration::from_secs(5);
 
-/// Signals a process and all that come from it, and prints their ids. Each is stopped first, so that
-/// it starts no more while its children are read.
+/// Signals a process and all its descendants, and prints their ids. Each is stopped first, so that
+/// it starts no further processes while its children are read.
 const SIGNAL_TREE: &str = r#"
 signal_tree() {
     kill -s STOP "$2" || return 0
@@ -44,11 +44,11 @@ signal_tree() {
 "#;
 
 /// Starts the watcher and becomes the server. The arguments of the watcher come first: the last
-/// signal of the server, how many times it looks whether the server has ended, and the folder, which
-/// it removes.
+/// signal of the server, how many times to check whether the server has ended, and the folder,
+/// which it removes.
 ///
-/// The watcher is no child of the server: its parent ends at once. It is in the same process group,
-/// to which the system sends HUP when the test dies while the server is paused.
+/// The watcher is not a child of the server: its parent ends at once. It is in the same process
+/// group, to which the system sends HUP when the test dies while the server is paused.
 const START: &str = r#"
 watch() {
     trap '' HUP INT TERM
@@ -77,7 +77,7 @@ pub(crate) struct User {
     pub(crate) gid: u32,
 }
 
-/// What to start.
+/// The description of a process to start.
 #[derive(Debug)]
 pub struct Program {
     program: PathBuf,
@@ -90,8 +90,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Runs `program` in `folder`, which is its own and is removed if the test dies. All that it
-    /// prints goes to the end of the file `log`.
+    /// Runs `program` in `folder`, which belongs to it and is removed if the test dies. All output
+    /// goes to the end of the file `log`.
     pub(crate) fn new(program: &Path, folder: &Path, log: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -115,20 +115,20 @@ impl Program {
         self
     }
 
-    /// The program sees these variables and those of [`clean`], and no others.
+    /// Sets a variable. The program sees these variables and those of [`clean`], and no others.
     pub(crate) fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env
             .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Runs as `user`; by default as the user of the test.
+    /// Sets the user; by default that of the test.
     pub(crate) fn user(mut self, user: Option<User>) -> Self {
         self.user = user;
         self
     }
 
-    /// The signal that makes it end quickly and give resources of the system back, sent on drop or
+    /// Sets the signal that makes it end quickly and free resources of the system, sent on drop or
     /// when the test has died; by default `TERM`.
     pub(crate) fn last_signal(mut self, signal: &'static str) -> Self {
         self.last_signal = signal;
@@ -153,7 +153,7 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // A Ctrl-C on the terminal is for the test. It must not end the server first.
+            // A Ctrl-C on the terminal must reach the test, and must not end the server first.
             .process_group(0);
         let mut child = shell.spawn()?;
         let lifeline = child.stdin.take().expect("stdin was piped above");
@@ -165,8 +165,8 @@ impl Program {
     }
 }
 
-/// A command that sees nothing of the variables of the test but the search path, so that a server
-/// and its clients behave alike everywhere.
+/// Returns a command that sees no variable of the test except the search path, so that a server and
+/// its clients behave alike everywhere.
 pub(crate) fn clean(program: impl AsRef<OsStr>, user: Option<User>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("LC_ALL", "C");
@@ -179,7 +179,7 @@ pub(crate) fn clean(program: impl AsRef<OsStr>, user: Option<User>) -> Command {
     command
 }
 
-/// A server that was started. It ends when this is dropped, or when the test ends.
+/// A started server. It ends when this is dropped, or when the test ends.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -193,12 +193,12 @@ impl Process {
         self.child.id()
     }
 
-    /// How the server has ended; `None` while it runs.
+    /// Returns how the server has ended; `None` while it runs.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Whether the server has ended within `limit`.
+    /// Returns whether the server has ended within `limit`.
     pub(crate) fn ends_within(&mut self, limit: Duration) -> io::Result<bool> {
         let began = Instant::now();
         while self.ended()?.is_none() {
@@ -210,7 +210,7 @@ impl Process {
         Ok(true)
     }
 
-    /// Sends a signal to the server and to none of its children.
+    /// Sends a signal to the server, but not to its children.
     pub(crate) fn signal(&mut self, signal: &str) -> io::Result<()> {
         if self.ended()?.is_none() {
             self.shell("kill -s \"$1\" \"$2\"", signal)?;
@@ -229,13 +229,14 @@ impl Process {
         self.signal_tree("CONT").map(drop)
     }
 
-    /// Kills all processes of the server. When this returns, none of them is left.
+    /// Kills all processes of the server. When this returns, all are gone.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         let pids = self.signal_tree("KILL")?;
-        // In case that there is no `/proc`.
+        // For systems without `/proc`.
         self.child.kill()?;
         self.child.wait()?;
-        // The system's first process may be slow to bury the others, so the dead count as gone.
+        // The system's first process may be slow to reap the others, so dead processes count as
+        // gone.
         await_all(&pids, |pid| matches!(state(pid), None | Some('Z' | 'X')))
     }
 
@@ -260,12 +261,12 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors leave the server to the watcher, which reads the end of the file.
+        // After an error the watcher, which reads the end of the file, ends the server.
         let ended = self.resume().is_ok()
             && self.signal(self.last_signal).is_ok()
             && self.ends_within(LAST_LIMIT).unwrap_or(false);
         if ended || self.kill().is_ok() {
-            // The id is free for other processes now: the watcher must not use it.
+            // Other processes may have the id now: the watcher must not use it.
             let _ = self.lifeline.write_all(b"\n");
         }
     }
@@ -282,7 +283,7 @@ fn await_all(pids: &[u32], reached: impl Fn(u32) -> bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The letter of the state of a process; `None` if there is no such process.
+/// Returns the letter of the state of a process; `None` if there is no such process.
 fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in front of it is in brackets, and may contain any character.

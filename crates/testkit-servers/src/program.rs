@@ -1,4 +1,4 @@
-//! Programs of a server: where they are, and runs of those that end by themselves.
+//! The programs of a server: finds them, and runs those that end by themselves.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::ServerError;
 use crate::process::{User, clean};
 
-/// Where Debian puts PostgreSQL: a folder of this one for each version.
+/// The folder where Debian installs PostgreSQL, with one folder for each version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
 
-/// The program of this name, on the search path or where Debian puts it.
+/// Returns the program of this name, from the search path or from Debian's folders.
 pub(crate) fn find(name: &'static str) -> Result<PathBuf, ServerError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -23,7 +23,7 @@ pub(crate) fn find(name: &'static str) -> Result<PathBuf, ServerError> {
         .ok_or(ServerError::Missing { what: name })
 }
 
-/// The folders of programs below `folder`, newest version first.
+/// Returns the folders of programs below `folder`, newest version first.
 fn versions(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let version = |name: String| name.parse::<u32>().ok();
@@ -35,8 +35,8 @@ fn versions(folder: &Path) -> Vec<PathBuf> {
     versions.into_iter().map(programs).collect()
 }
 
-/// The user of this name, whom a server runs as when the test runs as root; `None` when it does
-/// not. `folder` was made by the test.
+/// Returns the user of this name, as whom a server runs when the test runs as root; otherwise
+/// `None`. The test has created `folder`.
 pub(crate) fn service_user(folder: &Path, name: &'static str) -> Result<Option<User>, ServerError> {
     let system = ServerError::system("find out who runs the test");
     if folder.metadata().map_err(system)?.uid() != 0 {
@@ -52,9 +52,9 @@ pub(crate) fn service_user(folder: &Path, name: &'static str) -> Result<Option<U
     }
 }
 
-/// Runs `program` with what `set_up` adds, and returns what it prints.
+/// Runs `program`, configured by `set_up`, and returns its output.
 ///
-/// It is killed after `seconds`: a client of a server that is paused would wait for ever.
+/// It is killed after `seconds`: a client of a paused server would wait for ever.
 pub(crate) fn run(
     program: &Path,
     user: Option<User>,
@@ -82,7 +82,7 @@ pub(crate) fn run(
     })
 }
 
-/// The last lines of a text.
+/// Returns the last lines of a text.
 pub(crate) fn tail(text: &str) -> String {
     const LINES: usize = 30;
     let lines: Vec<&str> = text.trim_end().lines().collect();

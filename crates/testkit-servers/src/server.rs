@@ -1,4 +1,4 @@
-//! What all database servers have in common.
+//! The code that all database servers share.
 
 use std::fmt;
 use std::io;
@@ -14,25 +14,25 @@ use crate::daemon::{Daemon, PORTS, is_port_taken, on_thread, temporary_folder};
 use crate::kind::Kind;
 use crate::port::free_port;
 
-/// What one query is given to say whether the server is ready, in seconds.
+/// How long one query may take to find out whether the server is ready, in seconds.
 const PROBE_SECONDS: u64 = 10;
 
-/// What a client program is given for one call, in seconds.
+/// How long a client program may take for one call, in seconds.
 pub(super) const QUERY_SECONDS: u64 = 60;
 
 /// A database server of a test, in a private temporary folder, on a port of the loopback address.
 ///
 /// Use it as [`Postgres`](crate::Postgres) or [`MariaDb`](crate::MariaDb).
 ///
-/// Dropping it ends the server and removes its folder; it blocks the thread for that long, at most
-/// some seconds. When the test ends without a drop, by SIGKILL or with the server in a `static`, the
-/// server ends and its folder is removed soon after. Only the folder of a server that did not run at
-/// that moment stays behind.
+/// If the value is dropped, the server ends and its folder is removed; that blocks the thread for
+/// at most some seconds. When the test ends without a drop, by SIGKILL or with the server in a
+/// `static`, the server ends and its folder is removed soon after. The folder stays only if the
+/// server did not run at that moment.
 ///
 /// All methods take `&self`: tasks that share a server put it into an `Arc`.
 ///
-/// The asynchronous methods work on a thread of their own, so an operation goes on to its end when
-/// its future is dropped, and the next operation waits for it. They leave Tokio's clock alone: a test
+/// The asynchronous methods work on a thread of their own, so an operation finishes even if its
+/// future is dropped, and the next operation waits for it. They do not use Tokio's clock: a test
 /// may pause it.
 ///
 /// # Examples
@@ -60,7 +60,7 @@ pub(super) struct Inner<K> {
     pub(super) kind: K,
     pub(super) port: u16,
     databases: AtomicU64,
-    /// `None`: it has that of the machine.
+    /// `None`: the clock of the machine.
     clock: Option<Clock>,
     /// Before the folder, so that it is dropped first.
     daemon: Daemon,
@@ -68,31 +68,32 @@ pub(super) struct Inner<K> {
 }
 
 impl<K: Kind> Server<K> {
-    /// The user as whom a URL connects. It may do everything.
+    /// The user of the URLs. It has all rights.
     pub const USER: &str = "keylane";
 
-    /// The password of [`USER`](Self::USER), for tests that see whether it shows where it must not.
+    /// The password of [`USER`](Self::USER), for tests that check that it does not appear in logs
+    /// and errors.
     pub const PASSWORD: &str = "keylane-password";
 
     /// Creates a server, starts it and waits until it answers a query, at most 60 s.
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if it
-    /// does not start.
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if
+    /// it does not start.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the server ends and its folder is removed as soon as it is ready.
     pub async fn start() -> Result<Self, ServerError> {
         Self::create(K::create).await
     }
 
-    /// A server whose data are created so.
+    /// Starts a server whose data `create` creates.
     pub(crate) async fn create(
         create: impl FnOnce(&Path) -> Result<K, ServerError> + Send + 'static,
     ) -> Result<Self, ServerError> {
@@ -102,19 +103,20 @@ impl<K: Kind> Server<K> {
         })
     }
 
-    /// Like [`start`](Self::start), with a clock that the test can move.
+    /// Starts a server like [`start`](Self::start), with a clock that the test can set.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start); [`Missing`](ServerError::Missing) also without `faketime`.
+    /// The same as those of [`start`](Self::start); [`Missing`](ServerError::Missing) also without
+    /// `faketime`.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the server ends and its folder is removed as soon as it is ready.
     pub async fn start_with_clock() -> Result<(Self, Clock), ServerError> {
         let started = on_thread(|| {
             let mut clock = None;
@@ -129,46 +131,47 @@ impl<K: Kind> Server<K> {
         Ok((Self { inner }, clock))
     }
 
-    /// The URL of a database, with the user and the password.
+    /// Returns the URL of a database, with the user and the password.
     pub fn url(&self, database: &str) -> String {
         let (user, password) = (Self::USER, Self::PASSWORD);
         let (scheme, port) = (K::SCHEME, self.port());
         format!("{scheme}://{user}:{password}@127.0.0.1:{port}/{database}")
     }
 
-    /// The port, on 127.0.0.1. It stays the same for the life of this value.
+    /// Returns the port, on 127.0.0.1. It stays the same for the life of this value.
     pub fn port(&self) -> u16 {
         self.inner.port
     }
 
-    /// The process id of the server; `None` when it does not run.
+    /// Returns the process id of the server; `None` when it does not run.
     ///
     /// Blocks the thread while the server is being started or stopped.
     pub fn pid(&self) -> Option<u32> {
         self.inner.daemon.pid()
     }
 
-    /// The folder of this server. It is gone when this value is dropped.
+    /// Returns the folder of this server. It is removed when this value is dropped.
     pub fn folder(&self) -> &Path {
         self.inner.folder.path()
     }
 
-    /// What the server has printed so far, for the message of a test that fails.
+    /// Returns the output of the server so far, for the message of a failed test.
     pub fn log(&self) -> String {
         self.inner.daemon.log()
     }
 
     /// Creates an empty database with a name of its own, and returns its URL.
     ///
-    /// Tests can share a server this way and still be alone in their database.
+    /// So tests can share a server and each have a database of their own.
     ///
     /// # Errors
     ///
-    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or refuses.
+    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or
+    /// refuses.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -181,16 +184,17 @@ impl<K: Kind> Server<K> {
         Ok(self.url(&name))
     }
 
-    /// Executes statements in a database through the client program of the server, without a driver.
-    /// Returns the rows as text: a line for each row, a tab between columns.
+    /// Executes statements in a database through the client program of the server, without a
+    /// driver. Returns the rows as text: a line for each row, a tab between columns.
     ///
     /// # Errors
     ///
-    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or refuses.
+    /// [`Program`](ServerError::Program) if the server does not answer within 4 minutes, or
+    /// refuses.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -215,7 +219,7 @@ impl<K: Kind> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -224,8 +228,8 @@ impl<K: Kind> Server<K> {
         self.run(|inner| inner.daemon.stop(K::STOP_SIGNAL)).await
     }
 
-    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they are
-    /// gone.
+    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they
+    /// are gone.
     ///
     /// Does nothing if the server does not run.
     ///
@@ -235,7 +239,7 @@ impl<K: Kind> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -254,7 +258,7 @@ impl<K: Kind> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -272,7 +276,7 @@ impl<K: Kind> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -281,7 +285,7 @@ impl<K: Kind> Server<K> {
         self.run(|inner| inner.daemon.pause()).await
     }
 
-    /// Lets a server go on that was paused, with SIGCONT.
+    /// Resumes a paused server, with SIGCONT.
     ///
     /// # Errors
     ///
@@ -289,7 +293,7 @@ impl<K: Kind> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///

@@ -1,32 +1,34 @@
-//! Servers that follow another one, and are promoted.
+//! Servers that follow another one, and can be promoted.
 
 use crate::kind::Follows;
 use crate::{Server, ServerError};
 
 impl<K: Follows> Server<K> {
-    /// A server that may be [followed](Self::standby).
+    /// Starts a server that may be [followed](Self::standby).
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// The same as those of [`start`](Self::start).
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     pub async fn start_primary() -> Result<Self, ServerError> {
         Self::create(K::create_primary).await
     }
 
-    /// A new server with the data of this one, which it follows asynchronously. It may not have
-    /// all of them yet when this returns. This one was started by [`start_primary`](Self::start_primary).
+    /// Starts a new server with the data of this one, which it follows asynchronously. When this
+    /// returns, some data may still be missing. This server must come from
+    /// [`start_primary`](Self::start_primary).
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start), and [`Program`](ServerError::Program) if this one refuses.
+    /// The same as those of [`start`](Self::start), and [`Program`](ServerError::Program) if this
+    /// server refuses.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     pub async fn standby(&self) -> Result<Self, ServerError> {
         let port = self.port();
         let standby = Self::create(move |folder| K::create_standby(folder, port)).await?;
@@ -34,7 +36,7 @@ impl<K: Follows> Server<K> {
         Ok(standby)
     }
 
-    /// Nothing more of the primary reaches this standby.
+    /// Cuts this standby off from the primary: it receives no further changes.
     ///
     /// # Errors
     ///
@@ -42,12 +44,12 @@ impl<K: Follows> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     pub async fn fall_behind(&self) -> Result<(), ServerError> {
         self.tell(K::FALL_BEHIND).await
     }
 
-    /// This standby becomes a primary, with what has reached it.
+    /// Makes this standby a primary, with the changes that it has received.
     ///
     /// # Errors
     ///
@@ -55,12 +57,12 @@ impl<K: Follows> Server<K> {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     pub async fn promote(&self) -> Result<(), ServerError> {
         self.tell(K::PROMOTE).await
     }
 
-    /// Each in a transaction of its own.
+    /// Executes statements, each in a transaction of its own.
     async fn tell(&self, statements: &[impl AsRef<str>]) -> Result<(), ServerError> {
         for statement in statements {
             self.execute(K::DATABASE, statement.as_ref()).await?;

@@ -1,19 +1,19 @@
-//! `cargo xtask house`: how the code is built, measured and held to limits.
+//! `cargo xtask house`: measures how the code is built, and compares that with limits.
 //!
 //! The limits are in `xtask/house.txt`, one for each measure of each crate and of each document.
-//! They only fall: a value above its limit is a failure, and a limit that has risen needs a reason
-//! beside it.
+//! They only fall: a value above its limit is a failure, and a raised limit needs a reason beside
+//! it.
 //!
 //! # What counts
 //!
-//! - The *files of a crate* are those below its `src` that a build for a user has: they are found
-//!   from `lib.rs`, `main.rs` and `bin/`, along `mod`.
-//! - A *test* is not counted: an item, a field, a statement and so on whose `cfg` holds only with
+//! - The *files of a crate* are the files below its `src` that a build for a user includes: they
+//!   are found from `lib.rs`, `main.rs` and `bin/`, along `mod`.
+//! - A *test* does not count: an item, a field, a statement and so on whose `cfg` holds only with
 //!   `test` or `keylane_shuttle` set, a function with `#[test]`, and all files below such a module.
 //! - A *line of code* has a token that is neither comment nor doc comment. All lines of a literal
 //!   are lines of code.
-//! - What stands in a macro is read as far as its tokens go: paths and calls always, items if they
-//!   parse as items. `--details` names the macros that stand for items and do not.
+//! - The contents of a macro are read as far as their tokens allow: paths and calls always, items
+//!   if they parse as items. `--details` names the macros that stand for items and do not parse.
 
 mod measure;
 
@@ -40,7 +40,7 @@ use report::Comparison;
 /// The documents that are measured.
 const DOCUMENTS: [&str; 3] = ["README.md", "ARCHITECTURE.md", "COMPARE.md"];
 
-/// Measure how the code is built, and hold it to the limits in xtask/house.txt
+/// Measure how the code is built, and compare that with the limits in xtask/house.txt
 ///
 /// Circles of imports and of calls between files, sizes of types and files, names at the roots,
 /// repeated bounds, the width of comments, the lengths of the documents. The limits only fall.
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Write the values below their limits into xtask/house.txt
     #[arg(long)]
     lower: bool,
-    /// Show what every value is made of
+    /// Show the parts of every value
     #[arg(long)]
     details: bool,
     /// Measure the workspace in DIR instead, and judge nothing

@@ -1,12 +1,12 @@
-//! `cargo xtask mutants`: planted bugs, and the tests that must find them.
+//! `cargo xtask mutants`: plants bugs, and runs the tests that must find them.
 //!
-//! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself knows nothing of it.
+//! A planted bug is a patch, `xtask/mutants/<name>.patch`; the product itself has no trace of it.
 //! The table `xtask/mutants.txt` names the test that must fail once the patch is applied: one that
-//! `cargo xtask test` runs, with the settings that it has there. Only the schedule tests try more
-//! schedules here, so that no bug escapes by chance. Patches are applied to a copy of the workspace
-//! below `target/mutants`, never to the workspace. Bugs that change nothing but bodies of functions
-//! share one build of each test, see [`mod@switches`]; the others are planted one after the other.
-//! The verdict on each bug is kept, see [`mod@verdicts`].
+//! `cargo xtask test` runs, with the same settings. Only the schedule tests try more schedules
+//! here, so that no bug escapes by chance. Patches are applied to a copy of the workspace below
+//! `target/mutants`, never to the workspace. Bugs that change only bodies of functions share one
+//! build of each test, see [`mod@switches`]; the others are planted one after the other. The
+//! verdict on each bug is kept, see [`mod@verdicts`].
 //!
 //! To plant a new bug, write it into the product, then
 //!
@@ -48,21 +48,21 @@ use verdicts::{Present, Shown};
 /// target/mutants.
 ///
 /// The verdicts are kept in target/mutants/verdicts.json, each with the hash of the patch and of
-/// the tree that it was applied to. A bug that has a verdict is not tried again, unless it is
-/// named. So a run that was stopped goes on where it was. The exit status is a failure if one of
-/// the bugs that were asked for has not been found.
+/// the tree that it was applied to. A bug with a verdict is not tried again, unless it is named. So
+/// an interrupted run goes on where it stopped. The exit status is a failure if one of the
+/// requested bugs has not been found.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the bugs of these names, also those that have a verdict
+    /// Only the bugs of these names, including those with a verdict
     #[arg(value_name = "NAME", conflicts_with = "part")]
     names: Vec<String>,
     /// Only this part of the table: 1/3, 2/3 and 3/3 are all bugs
     #[arg(long, value_name = "K/N")]
     part: Option<Part>,
-    /// Also the bugs that have a verdict
+    /// Also try bugs with a verdict
     #[arg(long)]
     again: bool,
-    /// Print the bugs, their tests and the verdicts, run nothing
+    /// Print the bugs, their tests and the verdicts, without a run
     #[arg(long)]
     list: bool,
 }

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// What is remembered of the messages of one key that are not handed over.
+/// The sequences of one key whose messages are not handed over.
 ///
-/// Messages without versions come with growing sequences: each is kept as its distance to the one
-/// before, in as few bytes as it needs. Those with versions go in the order of their versions.
+/// Messages without versions come with growing sequences: each is stored as the distance to the
+/// previous one, in as few bytes as it needs. Messages with versions go in the order of their
+/// versions.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// What came back, or came with a version: the lowest version first, then the lowest sequence.
+    /// Messages that came back, or have a version: the lowest version first, then the lowest
+    /// sequence.
     sorted: BTreeSet<(u64, u64)>,
     /// Distances, seven bits in a byte, the lowest first; the last byte of each is below 128.
     distances: VecDeque<u8>,
@@ -27,7 +29,7 @@ impl Backlog {
         self.len() == 0
     }
 
-    /// Remembers a message that was read in its turn: its sequence is above all that were pushed.
+    /// Remembers a message that was read in its turn: its sequence is above all earlier ones.
     pub(super) fn push(&mut self, sequence: u64, version: Option<u64>) {
         if let Some(version) = version {
             self.sorted.insert((version, sequence));
@@ -53,7 +55,7 @@ impl Backlog {
         self.sorted.insert((version.unwrap_or(0), sequence));
     }
 
-    /// Takes the message out whose turn it is.
+    /// Removes and returns the next message.
     pub(super) fn pop(&mut self) -> Option<u64> {
         let first = self.first_distance();
         let sorted = self.sorted.first().copied();
@@ -74,7 +76,7 @@ impl Backlog {
         Some(sequence)
     }
 
-    /// The first sequence that is kept as a distance, and the bytes that it takes.
+    /// Returns the first sequence that is stored as a distance, and the bytes that it takes.
     fn first_distance(&self) -> Option<(u64, usize)> {
         let mut distance = 0;
         for (at, byte) in self.distances.iter().enumerate() {

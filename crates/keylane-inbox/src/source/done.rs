@@ -1,4 +1,4 @@
-//! Writes to the store that are not awaited one by one: what is done.
+//! Writes of done-marks to the store, which are not awaited one by one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use tokio::task::JoinHandle;
 use crate::error::StoreError;
 use crate::store::{InboxStore, Settled};
 
-/// Most writes under way.
+/// The most writes in progress.
 const AT_ONCE: usize = 32;
 
-/// How long to wait before a write is said again that was not committed.
+/// How long to wait before a failed write is repeated.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Writes under way, the oldest first.
+/// Writes in progress, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct DoneWrites {
     writes: VecDeque<JoinHandle<Result<(), StoreError>>>,
-    /// Set while the files of the store are not in their place. That may last, so it is not waited
-    /// for: the source fails, hands over nothing meanwhile, and says why.
+    /// Set while the files of the store are not in their place. That may last, so the source does
+    /// not wait: it fails, hands over nothing meanwhile, and reports the reason.
     displaced: watch::Sender<Option<StoreError>>,
 }
 
 impl DoneWrites {
-    /// Has these removed. Waits only if too many writes are under way.
+    /// Removes these messages. Waits only if too many writes are in progress.
     pub(super) async fn write(
         &mut self,
         store: &Arc<dyn InboxStore>,
@@ -42,8 +42,8 @@ impl DoneWrites {
                     }
                     Err(StoreError::Closed) => return Err(StoreError::Closed),
                     Err(error) => {
-                        // They are done, whatever the disk says: it is said again until it is
-                        // written, or else they would run again.
+                        // They are done even if the disk fails: the write is repeated until it
+                        // succeeds, because they would run again otherwise.
                         tracing::error!(target: "keylane", %error, "what is done is not written");
                         if matches!(error, StoreError::Displaced { .. }) {
                             displaced.send_replace(Some(error));
@@ -59,12 +59,12 @@ impl DoneWrites {
         Ok(())
     }
 
-    /// Waits until something could not be written because the files are not in their place.
+    /// Waits until a write fails because the files are not in their place.
     pub(super) async fn displaced(&self) -> StoreError {
         displaced(self.displaced.subscribe()).await
     }
 
-    /// Waits until everything is written. An error leaves what is not written among the writes.
+    /// Waits until everything is written. After an error the remaining writes stay in the list.
     pub(super) async fn wait(&mut self) -> Result<(), StoreError> {
         while !self.writes.is_empty() {
             self.wait_for_oldest().await?;
@@ -78,12 +78,12 @@ impl DoneWrites {
         };
         let written = tokio::select! {
             biased;
-            // By reference: if this future is dropped, the write is still among them.
+            // By reference: if this future is dropped, the write stays in the list.
             written = &mut *oldest => written,
             error = displaced(self.displaced.subscribe()) => return Err(error),
         };
         self.writes.pop_front();
-        // A task of ours ends early only with its runtime.
+        // This task ends early only with its runtime.
         written.unwrap_or(Err(StoreError::Closed))
     }
 }

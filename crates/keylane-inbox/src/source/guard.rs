@@ -23,7 +23,8 @@ impl StartGuard<Position> for MarkGuard {
                 self.0.give_back(slot, position.sequence, attempts)
             }
             // A mark that stays is dropped at the next open, unless the letter of its message waits
-            // again by then: so also what was found of one that was given up on before it started.
+            // again by then. The same applies to a mark of a message that became a letter before it
+            // started.
             _ => self
                 .0
                 .settle(slot)

@@ -1,4 +1,4 @@
-//! Which messages are handed over, and which are only remembered. Pure.
+//! Decides which messages are handed over, and which are only remembered. Pure.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use super::backlog::Backlog;
 use super::settings::SourceSettings;
 
-/// What is known of the messages behind the cursor.
+/// The messages behind the cursor.
 #[derive(Debug)]
 pub(super) struct Pages {
     settings: SourceSettings,
-    /// The keys that have something here. A key with nothing costs nothing.
+    /// The keys with messages here. A key without any costs nothing.
     keys: HashMap<Bytes, Key>,
-    /// Keys that have something remembered, and a place in their windows. Each at most once.
+    /// Keys that have remembered messages, and room in their windows. Each at most once.
     ready: VecDeque<Bytes>,
     /// Everything below is known here, or settled.
     cursor: u64,
@@ -34,7 +34,7 @@ struct Key {
 struct Out {
     bytes: usize,
     version: Option<u64>,
-    /// Its letter waits again, and that it became one was not told yet.
+    /// Its letter waits again, before the source was told that it became one.
     waits_again: bool,
 }
 
@@ -53,7 +53,7 @@ impl Out {
 pub(super) enum PageEntry {
     /// Hand it over.
     Over,
-    /// Its key has no place for it: forget the message, its sequence is remembered.
+    /// Its key has no room for it: drop the message, its sequence is remembered.
     Remembered,
 }
 
@@ -69,22 +69,22 @@ impl Pages {
         }
     }
 
-    /// The sequence to read from.
+    /// Returns the sequence to read from.
     pub(super) fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// There is nothing to read below this sequence.
+    /// Records that there is nothing to read below this sequence.
     pub(super) fn advance(&mut self, to: u64) {
         self.cursor = self.cursor.max(to);
     }
 
-    /// Whether more bytes may be handed over.
+    /// Returns whether more bytes may be handed over.
     pub(super) fn has_room(&self) -> bool {
         self.bytes < self.settings.bytes
     }
 
-    /// Whether more may be read from the cursor on.
+    /// Returns whether more may be read from the cursor on.
     pub(super) fn reads_on(&self) -> bool {
         self.has_room() && self.remembered < self.settings.remembered
     }
@@ -93,7 +93,7 @@ impl Pages {
         !self.ready.is_empty()
     }
 
-    /// A message was read at the cursor.
+    /// Decides about a message that was read at the cursor.
     pub(super) fn meet(
         &mut self,
         sequence: u64,
@@ -108,7 +108,7 @@ impl Pages {
             None => self.keys.entry(Bytes::copy_from_slice(key)).or_default(),
         };
         let has_place = state.out.len() < self.settings.window && state.backlog.is_empty();
-        // A lower version than one that is out may be the one that the others wait for.
+        // If its version is lower than one that is out, the others may wait for it.
         let is_awaited = version.is_some_and(|version| {
             let highest = state.out.values().filter_map(|out| out.version).max();
             highest.is_some_and(|highest| version < highest)
@@ -124,8 +124,8 @@ impl Pages {
         }
     }
 
-    /// The next messages to be read again and handed over, up to `most`, each with its key. Each is
-    /// to be reported by [`hand_over`](Self::hand_over), or as [settled](Self::settle) if it does not
+    /// Returns the next messages to read again and hand over, up to `most`, each with its key.
+    /// Report each by [`hand_over`](Self::hand_over), or as [settled](Self::settle) if it does not
     /// wait any more.
     pub(super) fn take_ready(&mut self, most: usize) -> Vec<(u64, Bytes)> {
         let mut taken = Vec::new();
@@ -150,7 +150,7 @@ impl Pages {
         taken
     }
 
-    /// A message that was [taken](Self::take_ready) is handed over.
+    /// Records that a [taken](Self::take_ready) message is handed over.
     pub(super) fn hand_over(
         &mut self,
         sequence: u64,
@@ -168,7 +168,7 @@ impl Pages {
         }
     }
 
-    /// A message that was handed over has settled, or comes back.
+    /// Records that a message that was handed over has settled, or comes back.
     pub(super) fn settle(&mut self, sequence: u64, key: &Bytes, comes_back: bool) {
         let Some(state) = self.keys.get_mut(key) else {
             return;
@@ -186,8 +186,8 @@ impl Pages {
         self.forget_if_empty(&key);
     }
 
-    /// A message waits again that is not known here, or not yet: what is out of its key is to be
-    /// recalled. Returns that.
+    /// Records a message that waits again and is not known here, or not yet. Returns the messages
+    /// of its key that are out, which must be recalled.
     pub(super) fn wait_again(
         &mut self,
         sequence: u64,
@@ -211,7 +211,7 @@ impl Pages {
         later
     }
 
-    /// How many sequences are remembered.
+    /// Returns how many sequences are remembered.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.remembered
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(pages.meet(1, &a, None, 1), PageEntry::Over);
         assert_eq!(pages.meet(2, &a, None, 1), PageEntry::Remembered);
         pages.settle(1, &a, false);
-        // There is a place, and it is for another one.
+        // There is room, and it is for another message.
         assert_eq!(pages.meet(3, &a, None, 1), PageEntry::Remembered);
         assert_eq!(ready(&mut pages), [2]);
     }

@@ -22,17 +22,17 @@ use crate::inbox::Inbox;
 use crate::message::StoredMessage;
 use crate::store::{InboxStore, Redriven, Settled, Tail};
 
-/// Most messages, and bytes, that are read at once.
+/// The most messages, and bytes, that are read at once.
 const PAGE: usize = 1_024;
 const PAGE_BYTES: usize = 1 << 20;
 
-/// What names a message to its inbox.
+/// The name of a message in its inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its sequence in the inbox.
     pub sequence: u64,
     key: Bytes,
-    /// The opening of the source that has handed it over: a settlement of an older one is stale.
+    /// The opening of the source that handed it over: a settlement of an older one is stale.
     opening: u64,
 }
 
@@ -41,9 +41,9 @@ static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
 /// Messages that were read and not handed over yet.
 enum Page {
-    /// From the cursor on. If there are none, there are none up to this sequence.
+    /// From the cursor on. If it is empty, there are no messages up to this sequence.
     On(VecDeque<StoredMessage>, u64),
-    /// Again, because their turn has come. `None`: it does not wait any more.
+    /// Messages whose turn has come again. `None`: it does not wait any more.
     Again(VecDeque<(u64, Bytes, Option<StoredMessage>)>),
 }
 
@@ -57,40 +57,40 @@ pub struct InboxSource {
     pages: Pages,
     /// See [`Position`].
     opening: u64,
-    /// What is handed over, and was given up on with a letter in the store.
+    /// Messages that are handed over and have a letter in the store.
     kept: HashSet<u64>,
     tail: watch::Receiver<Tail>,
     redrives: u64,
-    /// Attempts that were started before, by sequence, of messages that are not handed over.
+    /// Earlier attempts, by sequence, of messages that are not handed over.
     attempts: HashMap<u64, u32>,
     done: DoneWrites,
     reading: Option<Reading>,
-    /// Letters have come back since the reading has begun: what it brings may be out of date.
+    /// Letters have come back since the read began: its result may be out of date.
     is_outdated: bool,
     page: Option<Page>,
     /// A page from the cursor on that may not be handed over now, while others are read again.
     set_aside: Option<Page>,
-    /// Letters that have come back, and were not looked at yet.
+    /// Letters that have come back and were not looked at yet.
     redriven: Vec<u64>,
-    /// Whether an inbox has a source; and whether this is it.
+    /// Whether an inbox has a source, and whether it is this one.
     taken: Arc<AtomicBool>,
     is_reader: bool,
 }
 
 impl Inbox {
-    /// The inbox as the source of a dispatcher.
+    /// Returns the inbox as the source of a dispatcher.
     ///
     /// Messages of a key are handed over in the order in which they were accepted. Only a window of
-    /// each key is in memory, however much is stored: see [`SourceSettings`]. An attempt is counted
-    /// before its handler starts, so that a message which kills the process is given up on after its
-    /// attempts. With `OnExhausted::AtSource` the inbox keeps the
-    /// dead letters, see [`letters`](Self::letters), and one that is redriven goes ahead of what
-    /// waits of its key.
+    /// each key is in memory, however many messages are stored: see [`SourceSettings`]. An attempt
+    /// is counted before its handler starts, so a message that kills the process becomes a dead
+    /// letter after its attempts. With `OnExhausted::AtSource` the inbox keeps the dead letters,
+    /// see [`letters`](Self::letters), and a redriven letter goes ahead of the waiting messages of
+    /// its key.
     ///
     /// An inbox has one source at a time: while one is consumed, another one is refused.
     ///
-    /// A handler that is to recognise a repeat finds the [id](crate::NewMessage::id) of the message
-    /// in [`RawMessage::id`], if it was accepted with one.
+    /// A handler can recognise a repeat by the [id](crate::NewMessage::id) of the message in
+    /// [`RawMessage::id`], if the message was accepted with one.
     ///
     /// # Examples
     ///
@@ -131,7 +131,7 @@ impl Inbox {
         self.source_with(SourceSettings::new())
     }
 
-    /// Like [`source`](Self::source), with other limits.
+    /// Returns the same source with other limits.
     pub fn source_with(&self, settings: SourceSettings) -> InboxSource {
         let taken = Arc::clone(self.taken());
         let is_reader = !taken.swap(true, Ordering::SeqCst);
@@ -188,7 +188,7 @@ impl Source for InboxSource {
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
-        // What was done before must not be read again.
+        // Messages that are done must not be read again.
         self.done.wait().await.map_err(SourceError::failed)?;
         self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
         self.kept.clear();
@@ -199,7 +199,7 @@ impl Source for InboxSource {
         self.is_outdated = false;
         self.redriven.clear();
         if let Some(marks) = &self.marks {
-            // What runs on from before the opening is handed over again as well.
+            // Messages that still run from an earlier opening are handed over again as well.
             self.attempts.extend(marks.under_way());
             self.attempts.extend(marks.recover());
         }
@@ -224,7 +224,7 @@ impl Source for InboxSource {
             }
             tokio::select! {
                 biased;
-                // By reference: a dropped `receive` does not stop the reading.
+                // By reference: a dropped `receive` does not stop the read.
                 page = read(&mut self.reading) => {
                     self.reading = None;
                     let page = page.map_err(SourceError::failed)?;
@@ -314,26 +314,26 @@ impl Source for InboxSource {
 
     async fn close(&mut self) -> Result<(), SourceError> {
         let confirmed = self.confirm().await;
-        // At once, and not when it is dropped: a caller that has awaited the end may consume anew.
+        // At once, and not on drop: a caller that has awaited the end may consume again.
         self.let_go();
         confirmed
     }
 }
 
 impl InboxSource {
-    /// The inbox may have another source.
+    /// Lets the inbox have another source.
     fn let_go(&mut self) {
         if std::mem::take(&mut self.is_reader) {
             self.taken.store(false, Ordering::SeqCst);
         }
     }
 
-    /// The highest sequence that can be read.
+    /// Returns the highest sequence that can be read.
     fn end(&self) -> u64 {
         self.tail.borrow().sequence
     }
 
-    /// Hands over what was read, as far as there is room.
+    /// Hands over the messages that were read, while there is room.
     fn hand_over(&mut self, into: &mut Deliveries<RawMessage, Position>) {
         while into.room() > 0 {
             match &mut self.page {
@@ -383,7 +383,7 @@ impl InboxSource {
         if self.reading.is_some() || !self.pages.has_room() {
             return;
         }
-        // It waits for messages to settle, and what is ready must not wait for it.
+        // The page waits for messages to settle, and ready messages must not wait for it.
         if matches!(self.page, Some(Page::On(..))) && self.pages.has_ready() {
             self.set_aside = self.page.take();
         }
@@ -444,7 +444,8 @@ impl InboxSource {
         Delivery::raw(raw, self.position(sequence, key)).attempts(attempts)
     }
 
-    /// Letters that wait again. Returns what is handed over behind them, and is to come back first.
+    /// Takes letters that wait again. Returns the messages that are handed over behind them, which
+    /// must come back first.
     async fn take_redriven(&mut self) -> Result<Option<Vec<Position>>, SourceError> {
         let redrives = self.tail.borrow_and_update().redrives;
         if redrives != self.redrives {
@@ -459,11 +460,11 @@ impl InboxSource {
         if self.redriven.is_empty() {
             return Ok(None);
         }
-        // If this is dropped here, they are looked at next time.
+        // If the future is dropped here, the next call looks at them.
         let messages = self.store.read(&self.redriven).await;
         let messages = messages.map_err(SourceError::failed)?;
         self.redriven.clear();
-        // What was read before they came back goes behind them, and is read again.
+        // Messages that were read earlier go behind them, and are read again.
         self.is_outdated = self.reading.is_some();
         for page in [self.page.take(), self.set_aside.take()]
             .into_iter()
@@ -483,7 +484,7 @@ impl InboxSource {
         Ok(Some(recalled).filter(|recalled| !recalled.is_empty()))
     }
 
-    /// Forgets a page that was not handed over. What is in it is read again in its turn.
+    /// Drops a page that was not handed over. Its messages are read again in their turn.
     fn put_back(&mut self, page: Page) {
         let Page::Again(messages) = page else {
             // The cursor is not past it.
@@ -499,10 +500,10 @@ impl InboxSource {
     }
 }
 
-/// Waits for a page that is being read.
+/// Waits for the page of a read in progress.
 async fn read(reading: &mut Option<Reading>) -> Result<Page, StoreError> {
     match reading {
-        // A task of ours ends early only with its runtime.
+        // This task ends early only with its runtime.
         Some(reading) => reading.await.unwrap_or(Err(StoreError::Closed)),
         None => std::future::pending().await,
     }

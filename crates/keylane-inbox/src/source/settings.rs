@@ -24,7 +24,7 @@ impl Default for SourceSettings {
 }
 
 impl SourceSettings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self {
             window: 64,
@@ -33,26 +33,26 @@ impl SourceSettings {
         }
     }
 
-    /// Most messages of one key that are handed over and not settled; 64 by default, and at least
-    /// 1. Set it below the `lane_capacity` of the dispatcher.
+    /// Sets the most messages of one key that are handed over and not settled; 64 by default, and
+    /// at least 1. Set it below the `lane_capacity` of the dispatcher.
     #[must_use]
     pub fn window(mut self, messages: usize) -> Self {
         self.window = messages.max(1);
         self
     }
 
-    /// Most bytes of payloads that are handed over and not settled; 64 MiB by default. One message
-    /// is handed over however large it is.
+    /// Sets the most bytes of payloads that are handed over and not settled; 64 MiB by default. One
+    /// message is handed over even if it is larger.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Most sequences that are remembered of keys whose windows are full; 33,554,432 by default.
-    /// One takes two bytes where keys alternate regularly, up to ten where they do not, and some 40
-    /// where messages have versions. With that many the source reads no further until some settle:
-    /// then the keys with full windows hold the others up.
+    /// Sets the most sequences that are remembered of keys whose windows are full; 33,554,432 by
+    /// default. One takes two bytes if keys alternate regularly, up to ten if they do not, and some
+    /// 40 if messages have versions. At the limit the source reads no further until some settle:
+    /// then the keys with full windows delay the others.
     #[must_use]
     pub fn remembered(mut self, sequences: usize) -> Self {
         self.remembered = sequences.max(1);

@@ -1,4 +1,4 @@
-//! What an inbox asks of its store, and what it is answered.
+//! The interface between an inbox and its store.
 
 use std::fmt;
 
@@ -11,28 +11,28 @@ use crate::message::{NewMessage, StoredMessage};
 
 /// Keeps messages until they are settled.
 ///
-/// Every message has a *sequence*: the first one 1, and each later one a higher number, in the
-/// order in which they were accepted. A sequence is never used twice, also not after a restart of
+/// Every message has a *sequence*: the first has 1, and each later one a higher number, in the
+/// order in which they were accepted. A sequence is never used twice, not even after a restart of
 /// an empty store. A message is *waiting* until it is settled as done, or becomes a dead *letter*.
 ///
-/// When a write has returned `Ok`, it is durable: it survives the end of the process and a power
+/// A write that has returned `Ok` is durable: it survives the end of the process and a power
 /// failure, unless the store was opened with a weaker setting, such as
 /// [`SyncMode::LosesUpTo`](super::SyncMode::LosesUpTo).
 ///
-/// # Writing one
+/// # Implementing a store
 ///
-/// The suite in [`conformance`](crate::conformance) says whether a store keeps to all of this.
+/// The suite in [`conformance`](crate::conformance) checks all of these rules.
 ///
 /// # Cancel safety
 ///
-/// All writes: once the future was polled, the write may be done, whether the future is dropped or
-/// not; it is done as a whole or not at all. Reads change nothing.
+/// For all writes: once the future was polled, the write may happen even if the future is dropped;
+/// it happens as a whole or not at all. Reads change nothing.
 #[async_trait]
 pub trait InboxStore: Send + Sync + 'static {
-    /// Stores messages, all of them or none. The answers are in the order of the messages, and so
-    /// are the sequences.
+    /// Stores all messages or none. The answers are in the order of the messages, and so are the
+    /// sequences.
     ///
-    /// A message whose id, or key and version, is known from a message before it is absorbed:
+    /// A message is absorbed if its id, or its key and version, is known from an earlier message:
     /// nothing is stored, and the answer names the earlier one, which may be done by now.
     ///
     /// # Errors
@@ -43,9 +43,9 @@ pub trait InboxStore: Send + Sync + 'static {
         messages: Vec<NewMessage>,
     ) -> Result<Vec<Accepted>, AcceptError<Vec<NewMessage>>>;
 
-    /// Waiting messages with a sequence of at least `from`, in the order of their sequences: at
-    /// most so many, and no more once they have so many bytes. If there is any, and `count` is not
-    /// zero, there is at least one in the answer, however large it is.
+    /// Returns waiting messages with a sequence of at least `from`, in the order of their
+    /// sequences: at most `count`, and no more once they have so many bytes. If there is any, and
+    /// `count` is not zero, the answer contains at least one, however large it is.
     ///
     /// # Errors
     ///
@@ -57,22 +57,23 @@ pub trait InboxStore: Send + Sync + 'static {
         bytes: usize,
     ) -> Result<Vec<StoredMessage>, StoreError>;
 
-    /// The waiting messages with these sequences, in this order; `None` for what does not wait.
+    /// Returns the waiting messages with these sequences, in this order; `None` for a message that
+    /// does not wait.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store cannot be read.
     async fn read(&self, sequences: &[u64]) -> Result<Vec<Option<StoredMessage>>, StoreError>;
 
-    /// Ends the waiting of messages. What does not wait, or no longer waits, is passed over, so
-    /// the call may be repeated.
+    /// Settles messages, which then no longer wait. Ignores messages that do not wait, so the call
+    /// may be repeated.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: some or none of it may be done; call it again.
+    /// [`StoreError`]: some or none of them may be settled; repeat the call.
     async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError>;
 
-    /// Dead letters with a sequence above `after`, at most so many, in the order of their
+    /// Returns at most `limit` dead letters with a sequence above `after`, in the order of their
     /// sequences.
     ///
     /// # Errors
@@ -80,118 +81,117 @@ pub trait InboxStore: Send + Sync + 'static {
     /// [`StoreError`] if the store cannot be read.
     async fn letters(&self, after: u64, limit: usize) -> Result<Vec<Letter>, StoreError>;
 
-    /// One dead letter.
+    /// Returns one dead letter.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store cannot be read.
     async fn letter(&self, sequence: u64) -> Result<Option<Letter>, StoreError>;
 
-    /// Puts letters back among the waiting messages, each under the sequence that it always had:
-    /// ahead of all messages of its key that were accepted after it. Returns the sequences that
-    /// were letters.
+    /// Puts letters back among the waiting messages, each under its original sequence: ahead of all
+    /// messages of its key that were accepted after it. Returns the sequences that were letters.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: call it again.
+    /// [`StoreError`]: repeat the call.
     async fn redrive(&self, sequences: Vec<u64>) -> Result<Vec<u64>, StoreError>;
 
     /// Removes letters for ever. Returns the sequences that were letters.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: call it again.
+    /// [`StoreError`]: repeat the call.
     async fn purge_letters(&self, sequences: Vec<u64>) -> Result<Vec<u64>, StoreError>;
 
-    /// The highest version that was recorded for a key.
+    /// Returns the highest version that was recorded for a key.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store cannot be read.
     async fn version(&self, key: &[u8]) -> Result<Option<u64>, StoreError>;
 
-    /// Records a version of a key. One that is below what is recorded changes nothing.
+    /// Records a version of a key. A version below the recorded one changes nothing.
     ///
     /// # Errors
     ///
-    /// [`StoreError`]: call it again.
+    /// [`StoreError`]: repeat the call.
     async fn record_version(&self, key: &[u8], version: u64) -> Result<(), StoreError>;
 
-    /// Whether no message appears below a sequence that was scanned, other than a letter that is
-    /// redriven. A store in which calls commit in another order than that of their sequences returns
-    /// `false`, and is read by a source of its own: [`Inbox::source`](crate::Inbox::source) is
-    /// refused.
+    /// Returns whether no message appears below a sequence that was scanned, except a redriven
+    /// letter. A store whose calls commit in another order than that of their sequences returns
+    /// `false`, and needs a source of its own: [`Inbox::source`](crate::Inbox::source) is refused.
     fn is_scanned_in_order(&self) -> bool {
         true
     }
 
-    /// Where the store ends, and whether letters came back: what a reader waits on.
+    /// Returns the end of the store, and how many letters came back: readers wait for a change of
+    /// it.
     fn tail(&self) -> watch::Receiver<Tail>;
 
-    /// Takes what was redriven since the last call. For one reader.
+    /// Takes the letters that were redriven since the last call. For one reader.
     fn take_redriven(&self) -> Redriven;
 
-    /// How much there is.
+    /// Returns how much the store contains.
     ///
     /// # Errors
     ///
     /// [`StoreError`] if the store cannot be read.
     async fn stats(&self) -> Result<Stats, StoreError>;
 
-    /// Takes no more writes, waits for those under way, and releases the store. Every later call
+    /// Takes no more writes, waits for those in progress, and releases the store. Every later call
     /// returns [`StoreError::Closed`]; another `close` waits as well.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the last writes could not be made durable. The store is released
-    /// nevertheless.
+    /// [`StoreError`] if the last writes could not be made durable. The store is released all the
+    /// same.
     async fn close(&self) -> Result<(), StoreError>;
 }
 
-/// What became of a message that was to be stored.
+/// The result for a message to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Accepted {
     /// It waits under this sequence.
     Stored(u64),
-    /// It is the message with this sequence once more, and was absorbed.
+    /// It repeats the message with this sequence, and was absorbed.
     Duplicate(u64),
 }
 
 impl Accepted {
-    /// The sequence under which the message is, or was, in the store.
+    /// Returns the sequence under which the message is, or was, in the store.
     pub fn sequence(self) -> u64 {
         match self {
             Self::Stored(sequence) | Self::Duplicate(sequence) => sequence,
         }
     }
 
-    /// Whether it was absorbed.
+    /// Returns whether it was absorbed.
     pub fn is_duplicate(self) -> bool {
         matches!(self, Self::Duplicate(_))
     }
 }
 
-/// What became of a message that waited.
+/// The outcome of a waiting message.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq)]
 pub enum Settled {
     /// It was handled, and is removed.
     Done(u64),
-    /// It was given up on, and becomes a letter.
+    /// It becomes a dead letter.
     DeadLetter {
         /// The message.
         sequence: u64,
         /// How often its handler was started.
         attempts: u32,
-        /// What kind of end the last attempt had.
+        /// How the last attempt ended.
         kind: LetterKind,
-        /// What is to be said about it. Cut to [`Letter::MAX_ERROR_BYTES`].
+        /// The error. Cut to [`Letter::MAX_ERROR_BYTES`].
         error: String,
     },
 }
 
 impl Settled {
-    /// The message it is about.
+    /// Returns the sequence of the message.
     pub fn sequence(&self) -> u64 {
         match self {
             Self::Done(sequence) | Self::DeadLetter { sequence, .. } => *sequence,
@@ -199,7 +199,7 @@ impl Settled {
     }
 }
 
-// An error may quote what is not to be logged.
+// An error may quote a secret.
 impl fmt::Debug for Settled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -219,13 +219,13 @@ impl fmt::Debug for Settled {
     }
 }
 
-/// Where a store ends.
+/// The end of a store.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tail {
-    /// The highest sequence that was given to a message; 0 if none was ever.
+    /// The highest sequence of all messages; 0 if there was none yet.
     pub sequence: u64,
-    /// How many letters were redriven since the store was opened: when it changes,
+    /// How many letters were redriven since the store was opened: after a change,
     /// [`InboxStore::take_redriven`] names them.
     pub redrives: u64,
 }
@@ -234,35 +234,35 @@ pub struct Tail {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Redriven {
-    /// These, in the order in which they were redriven.
+    /// These sequences, in the order in which they were redriven.
     Sequences(Vec<u64>),
-    /// Too many to name: all messages that wait from here on are to be looked at again.
+    /// Too many to name: look again at all messages that wait from this sequence on.
     From(u64),
 }
 
-/// How much is in a store.
+/// How much a store contains.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Messages that wait, those included that are being handled.
+    /// Waiting messages, including those that are being handled.
     pub waiting: u64,
-    /// Their records: keys, payloads, headers, and about 30 bytes each.
+    /// The bytes of their records: keys, payloads, headers, and about 30 bytes each.
     pub waiting_bytes: u64,
     /// The lowest sequence that waits.
     pub oldest: Option<u64>,
-    /// The highest sequence that was given to a message; 0 if none was ever.
+    /// The highest sequence of all messages; 0 if there was none yet.
     pub tail: u64,
     /// Dead letters.
     pub letters: u64,
-    /// Their records.
+    /// The bytes of their records.
     pub letters_bytes: u64,
     /// Ids and versions that are remembered to absorb duplicates.
     pub known: u64,
     /// Keys with a recorded version.
     pub versions: u64,
-    /// What all of that takes at least: the live bytes.
+    /// The live bytes: the least that all of that takes.
     pub live_bytes: u64,
-    /// What the file takes, free space in it included.
+    /// The bytes of the file, including its free space.
     pub file_bytes: u64,
     /// Commits since the store was opened.
     pub commits: u64,

@@ -1,5 +1,5 @@
-//! What an inbox needs of its store. The embedded one is [`EmbeddedStore`]; a database server can
-//! be another.
+//! The interface of an inbox to its store. The embedded store is [`EmbeddedStore`]; a database
+//! server can be another.
 
 mod contract;
 pub use contract::{Accepted, InboxStore, Redriven, Settled, Stats, Tail};

@@ -1,6 +1,6 @@
-//! What has become of the messages.
+//! The outcomes of the messages.
 
-/// At quiescence `accepted + recovered` is the sum of the others and of what is left.
+/// At quiescence `accepted + recovered` is the sum of the other counts and the remaining messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) accepted: u64,

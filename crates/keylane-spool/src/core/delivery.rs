@@ -1,4 +1,4 @@
-//! What is sent, and what becomes of it.
+//! Decides what to send, and takes the results.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::policy::Persist;
 use crate::refused::Refused;
 use crate::sink::Fate;
 
-/// What was handed out.
+/// A batch or letter in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     id: u64,
     pub(super) entries: Vec<Entry>,
-    /// Its keys, where other batches may start meanwhile.
+    /// Its keys, if other batches may start meanwhile.
     keys: HashSet<Bytes>,
     /// It is one refused message, at the dead letters. Its key is halted.
     pub(super) is_letter: bool,
@@ -36,11 +36,11 @@ pub(crate) enum Flight {
     Letter { id: u64, letter: Refused },
 }
 
-/// What became of a batch or a letter.
+/// The result of a batch or a letter.
 #[derive(Debug)]
 pub(crate) enum Landing {
     Written,
-    /// One fate for each message.
+    /// One outcome for each message.
     Failed {
         fates: Vec<Fate>,
         one_by_one: bool,
@@ -48,14 +48,14 @@ pub(crate) enum Landing {
     },
 }
 
-/// Whose health it was about, and how it changed.
+/// The health of the sink or of the dead letters, and its change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Landed {
     pub(crate) place: &'static str,
     pub(crate) change: Change,
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
     pub(crate) flights: Vec<Flight>,
@@ -63,7 +63,7 @@ pub(crate) struct Step {
     pub(crate) is_over: bool,
 }
 
-/// What a decision depends on beside the messages.
+/// The inputs of a decision beside the messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Instant,
@@ -73,14 +73,14 @@ pub(crate) struct Moment {
 }
 
 impl Core {
-    /// Whether the driver has reason to look at the line.
+    /// Returns whether the driver has reason to look at the line.
     pub(super) fn is_worth_a_look(&self) -> bool {
         let is_full = self.line.len() >= self.settings.batch.count
             || self.line.bytes() >= self.settings.batch.bytes;
         self.can_send() && (is_full || self.linger_until.is_none())
     }
 
-    /// While the sink fails, one batch at a time tries it.
+    /// Returns the most batches at once: one while the sink fails.
     fn most_batches(&self) -> usize {
         match self.sink_health.failures() {
             0 => self.settings.in_flight,
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// Batches at the sink.
+    /// Returns the number of batches at the sink.
     pub(super) fn batches(&self) -> usize {
         let batches = self.flights.iter().filter(|flight| !flight.is_letter);
         batches.count()
@@ -153,7 +153,8 @@ impl Core {
         }
     }
 
-    /// The next batch, if one can go. `Some(None)` if refused messages were set aside instead.
+    /// Returns the next batch, if one can go. `Some(None)` if refused messages were set aside
+    /// instead.
     fn next_flight(&mut self, now: Instant) -> Option<Option<Flight>> {
         let Some(front) = self.line.front().map(Entry::sequence) else {
             self.linger_until = None;
@@ -218,7 +219,7 @@ impl Core {
         id
     }
 
-    /// Takes in what became of a batch or a letter.
+    /// Takes the result of a batch or a letter.
     pub(crate) fn land(&mut self, id: u64, landing: Landing, at: Moment) -> Landed {
         let Some(place) = self.flights.iter().position(|flight| flight.id == id) else {
             // The spool has stopped meanwhile, and counts it as not written.
@@ -278,8 +279,8 @@ impl Core {
             self.line.put(entry);
         }
         if has_refused || one_by_one {
-            // The sink works; it is the message that does not. Each such answer makes the work
-            // less, so it is not a reason to wait.
+            // The sink works; the message is invalid. Each such answer makes less work, so there is
+            // no reason to wait.
             return self.sink_health.works();
         }
         self.counts.failures += 1;
@@ -291,7 +292,7 @@ impl Core {
         self.settle(entry);
     }
 
-    /// Each halted key, why, and how many of its messages wait in memory.
+    /// Returns each halted key, the reason, and how many of its messages wait in memory.
     pub(crate) fn halted_keys(&self) -> impl Iterator<Item = (&Bytes, &Arc<str>, usize)> {
         self.halted.list().filter(|_| self.settings.halts)
     }

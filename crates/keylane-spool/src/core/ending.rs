@@ -1,4 +1,4 @@
-//! How a spool ends.
+//! The end of a spool.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::journal::DiskError;
 use crate::message::Spooled;
 
 impl Core {
-    /// No more in; what is in is delivered, until the deadline.
+    /// Accepts no more messages, and delivers the accepted ones until the deadline.
     pub(crate) fn drain(&mut self, within: Option<Duration>) {
         if let Some(within) = within {
             let earlier = self.deadline_in.map_or(within, |other| other.min(within));
@@ -20,7 +20,7 @@ impl Core {
         self.wakes.room = true;
     }
 
-    /// Nothing is delivered any more. What was in flight counts as not written.
+    /// Stops delivery. Batches in flight count as not written.
     pub(crate) fn stop(&mut self) {
         if self.stage >= Stage::Stopping {
             return;
@@ -42,12 +42,13 @@ impl Core {
         }
     }
 
-    /// The file of the journal is not in its place: the next opening does not find what is in it.
+    /// Records that the file of the journal is not in its place: the next opening does not find its
+    /// messages.
     pub(crate) fn displaced(&mut self, error: DiskError) {
         self.left.displaced = Some(error);
     }
 
-    /// The journal is closed.
+    /// Records that the journal is closed.
     pub(crate) fn end(&mut self) {
         if self.stage == Stage::Ended {
             return;
@@ -60,7 +61,7 @@ impl Core {
                 entries.push(entry);
                 continue;
             };
-            // The disk has failed before its turn came: it was not accepted.
+            // The disk failed before its turn: the message was not accepted.
             let result = Err(PushError::Closed(entry.message.into_message()));
             self.answers.push(Answer { to, result });
         }
@@ -88,7 +89,7 @@ impl Core {
         self.wakes.settled = true;
     }
 
-    /// What is left; the messages themselves once.
+    /// Returns the remaining messages; the messages themselves only once.
     pub(crate) fn take_left(&mut self) -> Left {
         Left {
             returned: std::mem::take(&mut self.left.returned),
@@ -97,8 +98,8 @@ impl Core {
         }
     }
 
-    /// Whether nothing more can be delivered: there is nothing, or what there is waits for a
-    /// decision of the user's.
+    /// Returns whether nothing more can be delivered: there is no message, or all of them wait for
+    /// a decision of the user.
     pub(super) fn is_stuck(&self) -> bool {
         self.line.is_empty()
             && self.flights.is_empty()

@@ -1,4 +1,4 @@
-//! An accepted message that has not settled, as it is kept in memory.
+//! An accepted message that has not settled, in memory.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::size::size_of;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stored {
     No,
-    /// A commit has failed, and may have come through all the same. It must be stored again, and
-    /// removed if it settles before.
+    /// A commit failed, and may have come through all the same. The message must be stored again,
+    /// and removed if it settles before.
     Perhaps,
-    /// It has it, or was told to store it.
+    /// The journal has it, or has the order to store it.
     Yes,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) message: Spooled,
-    /// As `size_of` counts it.
+    /// Its size by `size_of`.
     pub(crate) size: usize,
     pub(crate) stored: Stored,
-    /// Why the sink has refused it. It goes to the dead letters next.
+    /// The reason of the sink to refuse it. It goes to the dead letters next.
     pub(crate) refused: Option<Arc<str>>,
 }
 

@@ -2,18 +2,18 @@
 
 use super::{Core, Stage};
 
-/// How far a flush has come.
+/// The progress of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
     Done,
     Pending,
-    /// What is left belongs to this many halted keys.
+    /// The remaining messages belong to this many halted keys.
     Halted(usize),
     Ended,
 }
 
 impl Core {
-    /// Sends what is in, without waiting for batches to fill. The answer is for
+    /// Sends the accepted messages, without waiting for batches to fill. The answer is for
     /// [`flushed`](Self::flushed).
     pub(crate) fn flush(&mut self) -> u64 {
         self.flush_upto = self.next_sequence - 1;

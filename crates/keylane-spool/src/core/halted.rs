@@ -32,7 +32,7 @@ impl Halted {
         self.messages
     }
 
-    /// Each key, why it is halted, and how many of its messages wait in memory.
+    /// Returns each key, the reason, and how many of its messages wait in memory.
     pub(crate) fn list(&self) -> impl Iterator<Item = (&Bytes, &Arc<str>, usize)> {
         self.keys
             .iter()
@@ -74,13 +74,13 @@ impl Halted {
         None
     }
 
-    /// Whether the first message of this key is here, and was refused.
+    /// Returns whether the first message of this key is here, and was refused.
     pub(crate) fn is_refused(&self, key: &[u8]) -> bool {
         let first = self.keys.get(key).and_then(|stop| stop.entries.front());
         first.is_some_and(|entry| entry.refused.is_some())
     }
 
-    /// The first message of this key, which stays halted.
+    /// Takes the first message of this key, which stays halted.
     pub(crate) fn take_first(&mut self, key: &[u8]) -> Option<Entry> {
         let stop = self.keys.get_mut(key)?;
         let entry = stop.entries.pop_front()?;
@@ -89,7 +89,7 @@ impl Halted {
         Some(entry)
     }
 
-    /// Back to its place.
+    /// Puts the first message back.
     pub(crate) fn put_first(&mut self, entry: Entry) {
         if let Some(stop) = self.keys.get_mut(entry.key()) {
             stop.entries.push_front(entry);
@@ -98,7 +98,7 @@ impl Halted {
         }
     }
 
-    /// Lets a key go: all of its messages.
+    /// Releases a key: returns all of its messages.
     pub(crate) fn release(&mut self, key: &[u8]) -> VecDeque<Entry> {
         let entries = self.keys.remove(key).map(|stop| stop.entries);
         let entries = entries.unwrap_or_default();
@@ -106,7 +106,7 @@ impl Halted {
         entries
     }
 
-    /// The oldest message of all. Its key stays halted while it has others.
+    /// Removes the oldest message of all. Its key stays halted while it has others.
     pub(crate) fn pop_oldest(&mut self) -> Option<Entry> {
         let fronts = self
             .keys

@@ -1,4 +1,4 @@
-//! How the sink fares, and how the dead letters do: one of these for each.
+//! The health of the sink, or of the dead letters: one value for each.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Fault, Moment};
 use crate::backoff::Backoff;
 
-/// How the health of one of them changed.
+/// A change of health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     None,
@@ -37,17 +37,17 @@ impl Health {
         self.retry_at = self.retry_at.filter(|at| *at > now);
     }
 
-    /// Until when nothing is sent.
+    /// Returns until when nothing is sent.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry_at
     }
 
-    /// Failures since the last success.
+    /// Returns the failures since the last success.
     pub(super) fn failures(&self) -> u32 {
         self.backoff.failures()
     }
 
-    /// Since when it fails, why, and how often it has failed since.
+    /// Returns since when and why it fails, and how often it has failed since.
     pub(super) fn failing(&self) -> Option<(Fault<Arc<str>>, u32)> {
         let failing = self.failing.clone()?;
         Some((failing, self.failures()))
@@ -62,7 +62,7 @@ impl Health {
         }
     }
 
-    /// With some success the waits start anew.
+    /// Counts a failure. With some success the waits start anew.
     pub(super) fn fails(&mut self, error: Arc<str>, has_written: bool, at: Moment) -> Change {
         if has_written {
             self.backoff.succeeded();

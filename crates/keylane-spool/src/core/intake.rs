@@ -1,4 +1,4 @@
-//! Whether a message is accepted.
+//! Decides whether a message is accepted.
 
 use tokio::sync::oneshot;
 
@@ -14,7 +14,7 @@ use crate::size::size_of;
 /// Where a push waits for its message to be on disk.
 pub(crate) type Waiter = oneshot::Receiver<Result<(), PushError>>;
 
-/// To be sent when the lock is free.
+/// An answer to send when the lock is free.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) to: oneshot::Sender<Result<(), PushError>>,
@@ -25,15 +25,16 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(super) struct Arriving {
     pub(super) entry: Entry,
-    /// The push that waits for it. Until then it is not accepted. It may have gone away.
+    /// The push that waits for the message. Until then it is not accepted. The caller may have
+    /// gone.
     pub(super) waiter: Option<oneshot::Sender<Result<(), PushError>>>,
 }
 
-/// What becomes of a message that is pushed.
+/// The result of a push.
 #[derive(Debug)]
 pub(crate) enum Offer {
     Accepted,
-    /// It is when the journal has it.
+    /// It is accepted when the journal has it.
     Storing(Waiter),
     /// There is no room now. Push waits.
     Busy(Message),
@@ -41,8 +42,8 @@ pub(crate) enum Offer {
 }
 
 impl Core {
-    /// Takes the message, if there is room. `is_first` says that the caller is the first of those
-    /// that wait.
+    /// Takes the message, if there is room. `is_first` means that the caller is the first of the
+    /// waiting pushes.
     pub(crate) fn offer(&mut self, message: Message, is_first: bool) -> Offer {
         if self.stage != Stage::Open {
             return Offer::Refused(PushError::Closed(message));
@@ -110,7 +111,7 @@ impl Core {
         Offer::Storing(waiter)
     }
 
-    /// Whether the journal keeps up.
+    /// Returns whether the journal keeps up.
     fn can_store(&mut self, size: usize) -> bool {
         if !self.has_journal {
             return true;
@@ -135,12 +136,12 @@ impl Core {
         }
     }
 
-    /// A push begins to wait for room.
+    /// Records that a push begins to wait for room.
     pub(crate) fn begin_wait(&mut self) {
         self.waiting += 1;
     }
 
-    /// A push waits no more: it has what it wants, or went away.
+    /// Records that a push waits no more: it has room, or was dropped.
     pub(crate) fn end_wait(&mut self) {
         self.waiting -= 1;
         // The next one is first now, and there may be room for it.
@@ -158,8 +159,8 @@ mod tests {
     use crate::core::support::core;
     use crate::core::{Flight, Landing, Moment};
 
-    /// What is delivered, by sequence, of what is pushed until there is no room, while the disk
-    /// gives no answer.
+    /// Returns the sequences that are delivered of all messages pushed until there is no room,
+    /// while the disk gives no answer, and the number of pushes.
     fn delivered_while_the_disk_is_busy(persist: Persist) -> (Vec<u64>, u64) {
         let mut core = core(persist);
         let mut pushed = 0;

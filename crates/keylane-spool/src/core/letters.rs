@@ -13,7 +13,7 @@ use crate::refused::Refused;
 
 impl Core {
     /// Takes refused messages, each the first of its key, and the later ones of their keys out of
-    /// the line. So they hold up no other key, for however long they wait.
+    /// the line. So they delay no other key, however long they wait.
     pub(super) fn set_aside(&mut self, refused: Vec<Entry>) {
         let keys: HashSet<Bytes> = refused.iter().map(|entry| entry.key().clone()).collect();
         let later = self.line.take_keys(&keys);
@@ -26,11 +26,11 @@ impl Core {
         for entry in later {
             self.halted.add(entry);
         }
-        // A flush may wait for nothing else.
+        // A flush may wait only for them.
         self.wakes.settled = true;
     }
 
-    /// The next letter, if one can go.
+    /// Returns the next letter, if one can go.
     pub(super) fn next_letter(&mut self) -> Option<Flight> {
         let is_out = self.flights.iter().any(|flight| flight.is_letter);
         if is_out || self.letters_health.retry_at().is_some() || self.stage >= Stage::Stopping {
@@ -38,7 +38,7 @@ impl Core {
         }
         while let Some(key) = self.letters.pop_front() {
             if !self.halted.is_refused(&key) {
-                // What was refused was dropped at the limit.
+                // The refused message was dropped at the limit.
                 self.release(&key);
                 continue;
             }
@@ -55,7 +55,7 @@ impl Core {
         None
     }
 
-    /// Takes in what became of a letter.
+    /// Takes the result of a letter.
     pub(super) fn land_letter(&mut self, entry: Entry, landing: Landing, at: Moment) -> Change {
         match landing {
             Landing::Written => {
@@ -73,7 +73,7 @@ impl Core {
         }
     }
 
-    /// Lets a key go on.
+    /// Releases a key.
     fn release(&mut self, key: &[u8]) {
         let entries = self.halted.release(key);
         self.wakes.driver |= !entries.is_empty();
@@ -81,9 +81,9 @@ impl Core {
     }
 }
 
-// What a user decides. Where there are dead letters, there is nothing to decide.
+// Decisions of a user. With dead letters there is nothing to decide.
 impl Core {
-    /// Lets a halted key go on with the message that was refused. False if it is not halted.
+    /// Lets a halted key go on with the refused message. Returns false if it is not halted.
     pub(crate) fn resume(&mut self, key: &[u8]) -> bool {
         if !self.settings.halts {
             return false;
@@ -98,7 +98,7 @@ impl Core {
         was_halted
     }
 
-    /// Lets a halted key go on without the message that was refused.
+    /// Lets a halted key go on without the refused message.
     pub(crate) fn skip(&mut self, key: &[u8]) -> Option<Spooled> {
         if !self.settings.halts {
             return None;

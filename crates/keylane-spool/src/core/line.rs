@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::entry::Entry;
 
-/// Sorted by sequence. What is taken leaves it, and what failed comes back to its place.
+/// Sorted by sequence. A taken message leaves it, and a failed one comes back to its place.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     entries: VecDeque<Entry>,
@@ -38,18 +38,18 @@ impl Line {
         self.entries.iter_mut()
     }
 
-    /// Those behind this sequence.
+    /// Returns the entries behind this sequence.
     pub(crate) fn after(&mut self, sequence: u64) -> impl Iterator<Item = &mut Entry> {
         let from = self.place(sequence + 1);
         self.entries.range_mut(from..)
     }
 
-    /// How many are behind this sequence.
+    /// Returns how many entries are behind this sequence.
     pub(crate) fn count_after(&self, sequence: u64) -> usize {
         self.len() - self.place(sequence + 1)
     }
 
-    /// Puts it where its sequence belongs: at once at either end.
+    /// Inserts an entry by its sequence: in constant time at either end.
     pub(crate) fn put(&mut self, entry: Entry) {
         self.bytes += entry.size;
         let at = match self.entries.back() {
@@ -65,7 +65,7 @@ impl Line {
         Some(entry)
     }
 
-    /// Takes those at these places, which ascend.
+    /// Takes the entries at these places, which ascend.
     pub(crate) fn take(&mut self, places: &[usize]) -> Vec<Entry> {
         let Some(&last) = places.last() else {
             return Vec::new();
@@ -87,7 +87,7 @@ impl Line {
         taken
     }
 
-    /// Takes all of these keys. Looks at every entry.
+    /// Takes all entries of these keys. Looks at every entry.
     pub(crate) fn take_keys(&mut self, keys: &HashSet<Bytes>) -> Vec<Entry> {
         let places: Vec<usize> = (0..self.len())
             .filter(|n| keys.contains(self.entries[*n].key()))
@@ -95,7 +95,7 @@ impl Line {
         self.take(&places)
     }
 
-    /// Puts entries, which are sorted, where they belong. Looks at every entry.
+    /// Inserts sorted entries. Looks at every entry.
     pub(crate) fn put_all(&mut self, entries: VecDeque<Entry>) {
         if entries.is_empty() {
             return;
@@ -127,7 +127,7 @@ mod tests {
         Put(u64),
         Take(Vec<prop::sample::Index>),
         TakeKey(u8),
-        /// Takes all of a key, and puts it back.
+        /// Takes all entries of a key, and puts them back.
         TurnKey(u8),
         Pop,
     }

@@ -1,4 +1,4 @@
-//! What decides: pure, with the time as an argument.
+//! The decisions: pure, with the time as an argument.
 
 // A message is in exactly one place:
 //
@@ -12,22 +12,23 @@
 //
 // # Invariants
 //
-// 1. Each of the places is sorted by sequence, and what is in `arriving` is younger than what is in
-//    the tail, and that is younger than what is in the line. So while there is a tail, or anything
+// 1. Each of the places is sorted by sequence. Messages in `arriving` are younger than those in the
+//    tail, and these are younger than those in the line. So while there is a tail, or a message
 //    arrives, a new message goes behind it.
-// 2. A key that is halted has no message in the line. Its first one was refused: it waits for the
-//    user, or for the dead letters, and no other key waits for it.
-// 3. Unless the policy is `Persist::None`: what is not stored is younger than what is. So what a
-//    crash loses is a suffix.
-// 4. An entry that the journal has, or was told to store, is marked. If it settles, the journal is
-//    told to remove it, in the same commit or a later one.
-// 5. `resident` is the size of what is in the line, in flight or halted; `total` is that of all.
+// 2. A halted key has no message in the line. Its first one was refused: it waits for the user, or
+//    for the dead letters, and no other key waits for it.
+// 3. Unless the policy is `Persist::None`: messages that are not stored are younger than stored
+//    ones. So a crash loses a suffix.
+// 4. An entry that the journal has, or has the order to store, is marked. If it settles, the
+//    journal gets the order to remove it, in the same commit or a later one.
+// 5. `resident` is the size of the messages in the line, in flight or halted; `total` is that of
+//    all.
 //
 // # The end
 //
-// `Draining`: nothing comes in. `Stopping`: nothing is delivered any more, what was in flight is
-// back in the line, and the journal stores what it does not have. `Ended`: the journal is closed,
-// and what it does not have is in the report.
+// `Draining`: no message is accepted. `Stopping`: no message is delivered any more, messages in
+// flight are back in the line, and the journal stores those that it lacks. `Ended`: the journal is
+// closed, and the report has the messages that it lacks.
 
 mod counts;
 pub(super) use counts::Counts;
@@ -86,7 +87,7 @@ use super::id::Epoch;
 use super::journal::{DiskError, Found};
 use super::message::Spooled;
 
-/// How far the end has come.
+/// The progress of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Open,
@@ -95,34 +96,34 @@ pub(super) enum Stage {
     Ended,
 }
 
-/// Who must look again, after a change.
+/// The tasks that must look again, after a change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wakes {
     /// The driver: there is something to send, or to wait for.
     pub(super) driver: bool,
     /// The first push that waits.
     pub(super) room: bool,
-    /// Those that wait for a flush or the end.
+    /// The callers that wait for a flush or the end.
     pub(super) settled: bool,
     /// The writer of the journal.
     pub(super) journal: bool,
 }
 
-/// Since when something fails, and why.
+/// Since when it fails, and why.
 #[derive(Clone, Debug)]
 pub(super) struct Fault<E> {
     pub(super) since: SystemTime,
     pub(super) error: E,
 }
 
-/// What remains at the end.
+/// The remaining messages at the end.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     pub(super) on_disk: u64,
     pub(super) in_memory: u64,
     pub(super) returned: Vec<Spooled>,
     oldest: Option<u64>,
-    /// Why what is on the disk is not found by the next opening.
+    /// The reason why the next opening does not find the stored messages.
     pub(super) displaced: Option<DiskError>,
 }
 
@@ -143,7 +144,7 @@ pub(super) struct Core {
     line: Line,
     flights: Vec<InFlight>,
     halted: Halted,
-    /// Halted keys whose first message is to go to the dead letters, in their turn.
+    /// Halted keys whose first message goes to the dead letters, in their turn.
     letters: VecDeque<Bytes>,
     resident: usize,
     total: u64,
@@ -156,7 +157,7 @@ pub(super) struct Core {
     letters_health: Health,
     linger_until: Option<Instant>,
     flush_upto: u64,
-    /// Up to here batches are of one message, to find the one that is refused.
+    /// Up to here each batch has one message, to find the refused one.
     one_by_one_upto: u64,
 
     // The journal.
@@ -185,7 +186,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// `found` is what is in the journal, if there is one.
+    /// Creates the core. `found` is the content of the journal, if there is one.
     pub(super) fn new(
         settings: Settings,
         backoff: Backoff,
@@ -247,7 +248,7 @@ impl Core {
         self.counts
     }
 
-    /// Who is to be woken, and what is to be answered, since this was asked last.
+    /// Returns the tasks to wake and the answers to send since the last call.
     pub(super) fn take_effects(&mut self) -> (Wakes, Vec<Answer>) {
         (
             std::mem::take(&mut self.wakes),
@@ -255,7 +256,7 @@ impl Core {
         )
     }
 
-    /// Lets a message into memory, where it may be delivered.
+    /// Admits a message to memory, where it may be delivered.
     fn admit(&mut self, entry: Entry) {
         self.resident += entry.size;
         if let Some(entry) = self.halted.add(entry) {
@@ -263,8 +264,8 @@ impl Core {
         }
     }
 
-    /// Lets in what has arrived, in its order, as far as memory is free. It need not be stored
-    /// first where no push waits for that.
+    /// Admits arrived messages in their order, while memory is free. They need not be stored first
+    /// if no push waits for that.
     fn admit_arrived(&mut self) {
         while self.tail.is_empty()
             && let Some(first) = self.arriving.front()
@@ -278,12 +279,12 @@ impl Core {
         }
     }
 
-    /// Whether memory is free for a message of this size.
+    /// Returns whether memory is free for a message of this size.
     fn has_memory_for(&self, size: usize) -> bool {
         self.resident == 0 || self.resident + size <= self.settings.window()
     }
 
-    /// The single place where a message in memory leaves the spool.
+    /// Settles a message. This is the only place where a message in memory leaves the spool.
     fn settle(&mut self, entry: &Entry) {
         self.resident -= entry.size;
         self.total -= entry.size as u64;
@@ -320,7 +321,7 @@ impl Core {
     }
 }
 
-/// What is asked of a spool from outside.
+/// The view of a spool from outside.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) counts: Counts,

@@ -1,4 +1,4 @@
-//! Which messages make the next batch.
+//! Chooses the messages of the next batch.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,8 @@ use super::entry::Entry;
 pub(crate) struct Limits {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
-    /// How many entries are looked at. Those behind belong to keys that wait, or wait their turn.
+    /// How many entries the plan looks at. Later entries belong to keys that wait, or wait their
+    /// turn.
     pub(crate) look_ahead: usize,
 }
 
@@ -22,12 +23,12 @@ pub(crate) struct Plan {
     pub(crate) places: Vec<usize>,
     /// It cannot grow, so it need not wait.
     pub(crate) is_full: bool,
-    /// They are refused messages, each the first of its key, and no batch.
+    /// The entries are refused messages, each the first of its key, and not a batch.
     pub(crate) is_refused: bool,
 }
 
-/// Chooses from the front of the line, and keeps the order of each key: no message is chosen whose
-/// key is busy, or has an earlier message that was passed over.
+/// Chooses from the front of the line, and keeps the order of each key: it chooses no message whose
+/// key is busy, or has an earlier message that was skipped.
 ///
 /// Refused messages at the front make a plan of their own, and have no limit but the look-ahead.
 ///
@@ -82,7 +83,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(keylane_testkit::scenario::cases(256)))]
 
-        /// The promise of a plan, said without a plan.
+        /// States the guarantee of a plan without a plan.
         #[test]
         fn a_plan_keeps_the_order_and_the_limits(
             line in proptest::collection::vec(
@@ -126,7 +127,7 @@ mod tests {
                 prop_assert!(!busy.contains(&key));
                 prop_assert!(first_left.get(&key).is_none_or(|left| left > place));
             }
-            // It waits for nothing: if a message can go, one does.
+            // If a message can go, one goes.
             let mut seen = entries.iter().take(look_ahead);
             let can_go = seen.any(|entry| !busy.contains(&entry.key()[0]));
             prop_assert_eq!(plan.places.is_empty(), !can_go);

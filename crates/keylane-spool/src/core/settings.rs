@@ -1,4 +1,4 @@
-//! The settings that the decisions need.
+//! The settings for the decisions.
 
 use std::time::Duration;
 
@@ -22,18 +22,18 @@ pub(crate) struct Settings {
     /// `None` without a directory.
     pub(crate) disk: Option<u64>,
     pub(crate) max_message: usize,
-    /// A key is halted by a message that is refused.
+    /// Whether a refused message halts its key.
     pub(crate) halts: bool,
 }
 
 impl Settings {
-    /// Most bytes of all messages.
+    /// Returns the most bytes of all messages.
     pub(crate) fn capacity(&self) -> u64 {
         self.disk.unwrap_or(self.memory as u64)
     }
 
-    /// Most bytes in the line, in flight and halted. With a disk, half of the memory. A page may go
-    /// beyond it by one message, which is up to a quarter.
+    /// Returns the most bytes in the line, in flight and halted. With a disk, half of the memory. A
+    /// page may exceed it by one message, which is up to a quarter.
     pub(crate) fn window(&self) -> usize {
         match self.disk {
             Some(_) => self.memory / 2,
@@ -41,12 +41,12 @@ impl Settings {
         }
     }
 
-    /// Most bytes on their way to the disk.
+    /// Returns the most bytes on their way to the disk.
     pub(crate) fn arriving(&self) -> usize {
         self.memory / 4
     }
 
-    /// How many entries of the line a plan looks at.
+    /// Returns how many entries of the line a plan looks at.
     pub(crate) fn look_ahead(&self) -> usize {
         self.batch.count.saturating_mul(4).max(1024)
     }

@@ -1,5 +1,5 @@
-//! The core against a naive world: a sink that fails, writes in part, refuses and reorders nothing;
-//! a disk that fails; crashes. Judged by what the promises say.
+//! The core against a naive world: a sink that fails, writes in part and refuses, but never
+//! reorders; a disk that fails; crashes. The guarantees judge the result.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -25,14 +25,14 @@ enum Step {
     },
     /// Time passes, and the driver looks.
     Drive(u64),
-    /// A batch comes back: for each message whether it was written, and then how it failed.
+    /// A batch returns: for each message whether it was written, and then how it failed.
     Land {
         flight: prop::sample::Index,
         answer: Answers,
     },
     /// The writer takes work.
     Begin,
-    /// It answers; or takes work and answers at once.
+    /// The writer answers; or takes work and answers at once.
     Write {
         works: bool,
     },
@@ -115,25 +115,25 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// Everything that the core does not decide.
+/// The state that the core does not decide.
 struct World {
     settings: Settings,
     core: Core,
     now: Instant,
     disk: BTreeMap<u64, Spooled>,
     flights: Vec<Flight>,
-    /// What the writer is at.
+    /// The current work of the writer.
     work: Option<Work>,
     waiters: Vec<(u64, Waiter)>,
-    /// What was promised not to be lost, by its payload's number.
+    /// Messages that must not be lost, by the number in their payload.
     acked: Vec<u64>,
     /// In the order of acceptance.
     pushed: Vec<(u64, u8)>,
-    /// What the sink has, in its order.
+    /// The messages at the sink, in its order.
     sink: Vec<(u8, u64)>,
     /// Delivered and confirmed to the core in this life of the process.
     confirmed: HashSet<u64>,
-    /// May be written again: it was, and the core does not know or the disk does not.
+    /// May be written again: it was written, and the core or the disk does not know it.
     repeatable: HashSet<u64>,
     gone: HashSet<u64>,
     /// Skipped or dead-lettered.
@@ -410,7 +410,7 @@ impl World {
             self.core.page(page);
         }
         self.check_limits();
-        // Unless the policy is `None`, what is not stored is younger than what is.
+        // Unless the policy is `None`, messages that are not stored are younger than stored ones.
         if self.settings.persist != Persist::None {
             let upto = self.core.durable_upto;
             let in_memory = self
@@ -455,16 +455,16 @@ impl World {
     }
 
     fn crash(&mut self) {
-        // Half of the commits that were under way have come through.
+        // Half of the commits in progress have come through.
         let work = self.work.take();
         if let Some(work) = work.filter(|work| work.appends.len().is_multiple_of(2)) {
             self.apply(&work);
         }
-        // What was written and may be repeated: it is still on the disk.
+        // Messages that were written and may be repeated: they are still on the disk.
         let on_disk: HashSet<u64> = self.disk.values().map(number).collect();
         self.repeatable
             .extend(self.confirmed.intersection(&on_disk));
-        // What is neither on the disk nor delivered is lost, if the policy allows it.
+        // A message that is neither on the disk nor delivered is lost, if the policy allows it.
         let is_strict = self.settings.persist == Persist::Each && !self.dropped_by_policy();
         if self.settings.disk.is_some() && is_strict {
             for n in &self.acked {
@@ -494,7 +494,7 @@ impl World {
         self.settings.at_limit == AtLimit::DropOldest
     }
 
-    /// The numbers add up. What comes back comes once.
+    /// Checks that the numbers add up. Returned messages come once.
     fn check_end(&mut self) -> Vec<Spooled> {
         assert_eq!(
             self.core.stage(),
@@ -519,7 +519,7 @@ impl World {
         returned
     }
 
-    /// Everything works from now on: it comes to an end, and nothing is missing.
+    /// Everything works from now on: checks that all work ends, and no message is missing.
     fn finish(mut self) {
         self.core.drain(None);
         for _ in 0..4_000 {

@@ -1,4 +1,4 @@
-//! What the journal writes, removes and reads.
+//! The writes, removals and reads of the journal.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -12,22 +12,22 @@ use crate::journal::DiskError;
 use crate::message::Spooled;
 use crate::policy::Persist;
 
-/// Most messages and bytes of one commit. More waits for the next one.
+/// The most messages and bytes of one commit. More messages wait for the next one.
 const COMMIT_MESSAGES: usize = 16_384;
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Most messages of a commit while the disk fails, to find out whether it works again. What a commit
-/// that failed may have left behind must be remembered.
+/// The most messages of a commit while the disk fails, to find out whether it works again. The
+/// spool must remember the possible remains of a failed commit.
 const PROBE_MESSAGES: usize = 1;
 
-/// As many removals do not wait for company.
+/// So many removals start a commit of their own.
 const MOST_REMOVALS: usize = 4_096;
 
 /// How soon the writer is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     Nothing,
-    /// There are removals. They wait a little, for a commit that takes them along.
+    /// There are removals. They wait a little, for a commit to join.
     Soon,
     Now,
 }
@@ -62,9 +62,9 @@ impl Core {
         }
     }
 
-    /// Takes what is to be done. The writer must answer with
-    /// [`committed`](Self::committed) or [`commit_failed`](Self::commit_failed), and for a page
-    /// with [`page`](Self::page) or [`page_failed`](Self::page_failed).
+    /// Takes the next work. The writer must answer with [`committed`](Self::committed) or
+    /// [`commit_failed`](Self::commit_failed), and for a page with [`page`](Self::page) or
+    /// [`page_failed`](Self::page_failed).
     pub(crate) fn take_work(&mut self) -> Work {
         if self.is_given_up {
             return Work {
@@ -94,7 +94,7 @@ impl Core {
         !self.tail.is_empty() && !self.is_reading && is_hungry && self.stage < Stage::Stopping
     }
 
-    /// What is to be stored, in its order, marked as stored.
+    /// Takes the messages to store, in their order, and marks them as stored.
     fn take_appends(&mut self) -> Vec<Spooled> {
         let is_kept_in_memory = self.settings.persist == Persist::None;
         let is_due = self.is_sync_due || self.stage == Stage::Stopping;
@@ -147,7 +147,7 @@ impl Core {
         appends
     }
 
-    /// The work is safe on the disk.
+    /// Records that the work is safe on the disk.
     pub(crate) fn committed(&mut self, work: &Work) {
         self.disk_fault = None;
         self.counts.removed += work.removals.len() as u64;
@@ -178,8 +178,8 @@ impl Core {
         self.wakes.driver |= self.is_worth_a_look();
     }
 
-    /// Whether any of the work is on the disk is not known. All that a push waits for goes back to
-    /// it, everything else stays and is stored later.
+    /// Records a failed commit: it is not known whether any of its work is on the disk. A message
+    /// that a push waits for goes back to the push; all others stay and are stored later.
     pub(crate) fn commit_failed(&mut self, work: Work, error: &DiskError, wall: SystemTime) {
         let failed: HashSet<u64> = work
             .appends
@@ -213,7 +213,7 @@ impl Core {
         });
         fault.error = error.clone();
         self.wakes.driver |= self.stage == Stage::Draining;
-        // Once more would not help, and the report waits for it.
+        // Another try would not help, and the report waits for it.
         self.is_given_up = self.stage == Stage::Stopping;
     }
 
@@ -248,7 +248,7 @@ impl Core {
         self.loose = apart.count() + self.line.count_after(upto) + self.arriving.len();
     }
 
-    /// A page of what was on disk only.
+    /// Takes a page of messages that were only on the disk.
     pub(crate) fn page(&mut self, messages: Vec<Spooled>) {
         self.is_reading = false;
         self.page_fault = None;
@@ -265,7 +265,8 @@ impl Core {
         self.wakes.settled = true;
     }
 
-    /// The messages stay where they are: nothing behind them is delivered before them.
+    /// Keeps the messages of a failed page where they are: no later message is delivered before
+    /// them.
     pub(crate) fn page_failed(&mut self, error: &DiskError, wall: SystemTime) {
         self.is_reading = false;
         let fault = self.page_fault.get_or_insert_with(|| Fault {
@@ -297,7 +298,8 @@ mod tests {
         }
     }
 
-    /// However long it fails and however many pushes are told so, little is remembered of them.
+    /// However long the disk fails, and however many pushes get the error, the spool remembers
+    /// little of them.
     #[test]
     fn a_disk_that_fails_is_tried_with_one_message() {
         let mut core = core(Persist::Each);

@@ -13,7 +13,7 @@ use crate::journal::Found;
 use crate::message::Spooled;
 use crate::policy::{AtLimit, Persist};
 
-/// A message with a payload of this length.
+/// Returns a message with a payload of this length.
 pub(crate) fn entry(sequence: u64, key: &[u8], len: usize) -> Entry {
     let id = MessageId {
         spool: 1,
@@ -29,7 +29,7 @@ pub(crate) fn entry(sequence: u64, key: &[u8], len: usize) -> Entry {
     Entry::new(message, Stored::No)
 }
 
-/// A core with 8 KiB of memory and an empty directory, whose batches are of four.
+/// Returns a core with 8 KiB of memory and an empty directory, whose batches are of four.
 pub(crate) fn core(persist: Persist) -> Core {
     let settings = Settings {
         batch: Batch {

@@ -1,4 +1,4 @@
-//! The messages that are on disk only.
+//! The messages that are only on the disk.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// At the start everything in the journal is on disk only.
+    /// Creates the tail at the start, when all messages of the journal are only on the disk.
     pub(crate) fn found(found: Found) -> Self {
         let (from, to) = found.range.unwrap_or_default();
         Self {
@@ -31,7 +31,7 @@ impl Tail {
         self.messages
     }
 
-    /// The sequence of none of them is lower.
+    /// Returns a lower bound of their sequences.
     pub(crate) fn first(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.from)
     }
@@ -48,7 +48,7 @@ impl Tail {
         self.from..=self.to
     }
 
-    /// A page was read that ends here.
+    /// Records that a page was read that ends here.
     pub(crate) fn read(&mut self, messages: u64, last: u64) {
         self.messages = self.messages.saturating_sub(messages);
         self.from = last + 1;

@@ -1,4 +1,4 @@
-//! What can be wrong with a directory and its file.
+//! Errors of a directory and its file.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use keylane_disk::{Displaced, Displacement};
 
-/// The directory of a spool, or its file, cannot be used. Names the file and what to do.
+/// An error of the directory of a spool, or of its file. It names the file and what to do.
 ///
 /// Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ struct Inner {
     detail: String,
 }
 
-/// What is wrong, as far as a program would act on it.
+/// The kind of a [`DiskError`], for programs that act on it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
@@ -28,7 +28,7 @@ pub enum DiskErrorKind {
     Locked,
     /// There is no space left on the device, or a quota is used up.
     Full,
-    /// No right to read or write, or a file system that is mounted for reading.
+    /// No right to read or write, or a read-only file system.
     Denied,
     /// The path of the directory is that of a file.
     NotADirectory,
@@ -38,9 +38,10 @@ pub enum DiskErrorKind {
     OtherVersion,
     /// The file was changed, cut or damaged since it was written.
     Damaged,
-    /// The file is not where it was opened: it was removed, moved, replaced or written over while
-    /// the spool was open. Nothing is stored into it any more, because no later
-    /// [`open`](crate::Builder::open) would find it. If the same file is put back, the spool goes on by itself.
+    /// The file is not in its place: it was removed, moved, replaced or overwritten while the spool
+    /// was open. The spool no longer stores messages in it, because no later
+    /// [`open`](crate::Builder::open) would find them. If the same file is put back, the spool goes
+    /// on by itself.
     Displaced(Displacement),
     /// The device failed in another way.
     Io,
@@ -76,13 +77,13 @@ impl DiskError {
         matches!(self.0.kind, DiskErrorKind::Displaced(_))
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> DiskErrorKind {
         self.0.kind
     }
 
-    /// Whether the same may work later without a change to the file: the disk is full, locked, or
-    /// failing.
+    /// Returns whether the same call may work later without a change to the file: the disk is full,
+    /// locked, or failing.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.0.kind,
@@ -90,7 +91,7 @@ impl DiskError {
         )
     }
 
-    /// The file or directory.
+    /// Returns the file or directory.
     pub fn path(&self) -> &Path {
         &self.0.path
     }

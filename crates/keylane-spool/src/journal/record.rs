@@ -1,11 +1,11 @@
-//! A message as bytes on the disk.
+//! The encoding of a message on the disk.
 
 // version 1 | epoch: count 4, drawn 4 | key length 4 | headers 2 | key
 // | for each header: name length 2, name, value length 4, value | payload | CRC-32 4
 //
 // Numbers are little-endian. The sequence is the key of the table, the spool is in its meta table.
-// The check at the end covers everything before it, and the sequence. Version 1 had no drawn part of
-// the epoch.
+// The check at the end covers everything before it, and the sequence. Version 1 had no drawn part
+// of the epoch.
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ const WITHOUT_DRAWN: u8 = 1;
 const FIXED: usize = 1 + 4 + 4 + 4 + 2;
 const CHECK: usize = 4;
 
-/// Whether lengths and counts fit their fields.
+/// Returns whether lengths and counts fit their fields.
 pub(crate) fn is_encodable(key: &Bytes, headers: &Headers) -> bool {
     u32::try_from(key.len()).is_ok()
         && u16::try_from(headers.len()).is_ok()
@@ -27,7 +27,7 @@ pub(crate) fn is_encodable(key: &Bytes, headers: &Headers) -> bool {
         })
 }
 
-/// The length of [`encode`]'s answer.
+/// Returns the length of the result of [`encode`].
 pub(crate) fn encoded_len(key: &Bytes, payload: &Bytes, headers: &Headers) -> usize {
     let headers: usize = headers
         .iter()
@@ -36,7 +36,7 @@ pub(crate) fn encoded_len(key: &Bytes, payload: &Bytes, headers: &Headers) -> us
     FIXED + key.len() + headers + payload.len() + CHECK
 }
 
-/// The message as bytes. It must be [encodable](is_encodable).
+/// Encodes a message. It must be [encodable](is_encodable).
 pub(super) fn encode(message: &Spooled) -> Vec<u8> {
     let Spooled {
         id,
@@ -63,7 +63,7 @@ pub(super) fn encode(message: &Spooled) -> Vec<u8> {
     bytes
 }
 
-/// The message of these bytes, or what is wrong with them.
+/// Decodes a message, or returns what is wrong with the bytes.
 pub(super) fn decode(spool: u64, sequence: u64, bytes: &[u8]) -> Result<Spooled, &'static str> {
     let (body, check) = bytes.split_last_chunk::<CHECK>().ok_or("a record is cut")?;
     let is_known = |version: &u8| [WITHOUT_DRAWN, VERSION].contains(version);
@@ -124,7 +124,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// CRC-32 as in zlib, of the sequence and the bytes.
+/// Returns the CRC-32, as in zlib, of the sequence and the bytes.
 fn crc32(sequence: u64, bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         let index = (crc ^ u32::from(*byte)) & 0xFF;
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// What the first version wrote keeps its id.
+    /// A record of the first version keeps its id.
     #[test]
     fn a_record_without_the_drawn_part_is_read() {
         let mut message = entry(7, b"key", 3).message;

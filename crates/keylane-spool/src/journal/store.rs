@@ -20,8 +20,8 @@ use crate::message::Spooled;
 use crate::size::OVERHEAD;
 
 const FILE: &str = "spool.redb";
-/// A new file is made under this name, and renamed when it is complete. So an empty file under the
-/// right name is one that was cut, and not one that was never written.
+/// A new file has this name until it is complete, and is then renamed. So an empty file under the
+/// right name was cut, and was written before.
 const NEW_FILE: &str = "spool.redb.new";
 
 const RECORDS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("records");
@@ -29,10 +29,10 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 const FORMAT: u64 = 1;
 
-/// What the store may keep in memory.
+/// The memory that the store may use.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Numbers that no other spool, and no other opening of the same one, has.
+/// Numbers that are unique to this spool and to this opening.
 #[derive(Clone, Copy)]
 pub(crate) struct Drawn {
     spool: u64,
@@ -47,7 +47,7 @@ impl Drawn {
         }
     }
 
-    /// The name of a spool without a directory.
+    /// Returns the name of a spool without a directory.
     pub(crate) fn spool(self) -> u64 {
         self.spool
     }
@@ -59,14 +59,14 @@ pub(crate) struct RedbJournal {
     spool: u64,
     opener: Opener,
     watch: Arc<Watch>,
-    /// What has the path must be this file, which the database has open.
+    /// The path must name this file, which the database has open.
     place: Place,
     /// `None` after an error, until it is opened again.
     database: Option<Database>,
 }
 
 impl RedbJournal {
-    /// Opens the journal of this directory, and makes both where they do not exist. Reads the whole
+    /// Opens the journal of this directory, and creates both if they do not exist. Reads the whole
     /// file to verify it.
     ///
     /// `drawn` names a new spool, and this opening.
@@ -103,12 +103,12 @@ impl RedbJournal {
         })
     }
 
-    /// Its file.
+    /// Returns the path of its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the file is in its place, and is as it was written here.
+    /// Checks that the file is in its place, and is as this process wrote it.
     fn look(&self) -> Result<(), DiskError> {
         self.place.look()?;
         if !self.watch.is_header_of(self.place.file()) {
@@ -133,12 +133,12 @@ impl Journal for RedbJournal {
             commit(database, appends, removals).map_err(|fault| fault.at(&self.path))
         });
         if committed.is_err() {
-            // It takes no more writes, and what the failed one has left is only known to the next
-            // opening.
+            // The database takes no more writes, and only the next opening knows the remains of the
+            // failed one.
             self.database = None;
         }
         committed?;
-        // An answer is about a file that the next opening finds.
+        // An answer must be about a file that the next opening finds.
         Ok(self.place.look()?)
     }
 
@@ -204,7 +204,7 @@ fn open(
 ) -> Result<Database, DiskError> {
     let bytes = Watched::open(opener, watch).map_err(|error| DiskError::from_io(path, &error))?;
     if bytes.is_empty() {
-        // The store would take it for one that is not begun.
+        // The store would treat it as a new file.
         return Err(Fault::Damaged("the file is empty").at(path));
     }
     Database::builder()
@@ -214,7 +214,7 @@ fn open(
         .map_err(|error| Fault::from(error).at(path))
 }
 
-/// Reads what is there, and counts this opening.
+/// Reads the content, and counts this opening.
 fn start_epoch(database: &Database, drawn: u32) -> Result<Found, Fault> {
     let transaction = begin(database)?;
     let found = {
@@ -257,14 +257,14 @@ fn commit(database: &Database, appends: &[Spooled], removals: &[u64]) -> Result<
             let value = encode(message);
             messages += 1;
             bytes += size(&value);
-            // A commit that failed may have come through, and is done again.
+            // A failed commit may have come through, and is repeated.
             if let Some(old) = records.insert(message.id.sequence, value.as_slice())? {
                 messages -= 1;
                 bytes = bytes.saturating_sub(size(old.value()));
             }
         }
         for sequence in removals {
-            // It may never have been appended, or have been removed by a commit that failed.
+            // It may never have been appended, or a failed commit may have removed it.
             if let Some(old) = records.remove(sequence)? {
                 messages = messages.saturating_sub(1);
                 bytes = bytes.saturating_sub(size(old.value()));
@@ -308,8 +308,8 @@ fn number(meta: &impl ReadableTable<&'static str, u64>, name: &'static str) -> R
     value.ok_or(Fault::Damaged("a number is missing"))
 }
 
-/// The store verifies a file when it is opened, and yet a file that is changed behind its back may
-/// make it panic.
+/// Runs work on the store, and turns a panic into an error. The store verifies a file when it is
+/// opened, and yet a later change of the file may make it panic.
 fn guarded<T>(path: &Path, run: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         let detail = "the store panicked over its content";
@@ -317,7 +317,7 @@ fn guarded<T>(path: &Path, run: impl FnOnce() -> Result<T, DiskError>) -> Result
     })
 }
 
-/// An error of the store, before its file is known.
+/// An error of the store, without the name of its file.
 enum Fault {
     Store(Box<redb::Error>),
     Damaged(&'static str),

@@ -1,17 +1,17 @@
-//! A transaction that was in the way of another one is made again.
+//! Repeats a transaction after a conflict with another one.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime};
 
 use crate::error::SqlError;
 
-/// How often.
+/// How many times to try.
 const TRIES: u32 = 10;
 
-/// The longest pause before it is.
+/// The longest pause before the next try.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes a call again where [nothing was done](SqlError::is_made_again), up to so many times.
+/// Repeats a call while [nothing was done](SqlError::is_made_again), up to [`TRIES`] times.
 pub(super) async fn again<T, F>(call: impl Fn() -> F) -> Result<T, SqlError>
 where
     F: Future<Output = Result<T, SqlError>>,
@@ -22,7 +22,7 @@ where
             Err(error) if error.is_made_again() => {}
             called => return called,
         }
-        // Not all at the same time.
+        // Callers must not all repeat at the same time.
         let share = RandomState::new().hash_one(SystemTime::now()) % 7 + 1;
         tokio::time::sleep(pause * share as u32 / 7).await;
         pause = (pause * 2).min(PAUSE);

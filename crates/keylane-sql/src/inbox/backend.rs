@@ -1,4 +1,4 @@
-//! What the inbox asks of a database. Each call is one transaction.
+//! The calls of the inbox to a database. Each call is one transaction.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -19,13 +19,13 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
     /// Stores messages that are not repeated within the call.
     async fn accept(&self, items: &Items<'_>) -> Result<Vec<Accepted>, SqlError>;
 
-    /// Messages from a sequence on, so many, and no more once there are so many bytes.
+    /// Returns at most `count` messages from a sequence on, and stops once they have `bytes` bytes.
     async fn scan(&self, from: u64, count: u64, bytes: u64)
     -> Result<Vec<StoredMessage>, SqlError>;
 
     async fn read(&self, sequences: &[u64]) -> Result<HashMap<u64, StoredMessage>, SqlError>;
 
-    /// Removes messages, and makes others letters.
+    /// Removes messages, and turns others into letters.
     async fn settle(&self, done: &[u64], dead: &[Dead]) -> Result<(), SqlError>;
 
     async fn letters(&self, after: u64, limit: u64) -> Result<Vec<Letter>, SqlError>;
@@ -40,49 +40,49 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
 
     async fn tail(&self) -> Result<u64, SqlError>;
 
-    /// All but `live_bytes`.
+    /// Returns all numbers except `live_bytes`.
     async fn stats(&self) -> Result<Stats, SqlError>;
 
-    /// Removes up to so many marks that are older. Returns how many.
+    /// Removes up to `most` older marks. Returns how many it removed.
     async fn forget(&self, older: Duration, most: u64) -> Result<u64, SqlError>;
 
-    /// Whether the history of the database is the one that it had.
+    /// Returns whether the inbox has entered the current history of the database.
     async fn is_entered(&self) -> Result<bool, SqlError>;
 
-    /// If the database has another history than it had, what it needs to go on is seen to: numbers are
-    /// drawn above all that are there, and each message has a lane.
+    /// Enters the history of the database if it is another one than before: numbers are drawn above
+    /// all existing ones, and each message has a lane.
     async fn enter(&self) -> Result<(), SqlError>;
 
-    /// A worker of its own in this history of the database, whose claims end at this time unless it
-    /// renews them. Its number is never given again.
+    /// Creates a worker in this history of the database. Its claims end after `ttl` unless it
+    /// renews them. Its number is never used again.
     async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError>;
 
-    /// The claims of the worker go on, if it is [alive](WorkerState::Alive) in this history of the
-    /// database, and all renewals are there that it has heard of: of fewer, the database knows an older
-    /// state of itself.
+    /// Renews the claims of the worker. It must be [alive](WorkerState::Alive) in this history, and
+    /// the database must have all renewals that the worker has an answer for: with fewer, the
+    /// database is in an older state of itself.
     async fn renew(&self, worker: u64, ttl: Duration, heard: u64) -> Result<WorkerState, SqlError>;
 
-    /// Frees the lanes of workers whose claims have run out, up to so many. Returns how many.
+    /// Frees up to `most` lanes of workers whose claims have run out. Returns how many.
     async fn free_dead(&self, most: u32) -> Result<u64, SqlError>;
 
-    /// Frees lanes of workers that are not there any more, up to so many. Returns how many. There are
-    /// none where a worker cannot go while it claims.
+    /// Frees up to `most` lanes of workers that do not exist any more. Returns how many. There are
+    /// none if a worker cannot leave while it claims.
     async fn free_orphans(&self, most: u32) -> Result<u64, SqlError> {
         let _ = most;
         Ok(0)
     }
 
-    /// The worker goes, and all of its lanes are free.
+    /// Removes the worker and frees all of its lanes.
     async fn leave(&self, worker: u64) -> Result<(), SqlError>;
 
-    /// All lanes of a worker, as they are found after an answer was lost.
+    /// Returns all lanes of a worker, for use after a lost answer.
     async fn lanes_of(&self, worker: u64) -> Result<Vec<Found>, SqlError>;
 
-    /// Done-marks, dead letters and claims in one round trip.
+    /// Sends done-marks, dead letters and claims in one round trip.
     async fn turn(&self, turn: &RoundTrip) -> Result<Answer, SqlError>;
 
-    /// Makes a message of a claimed lane a letter. True also if it is one already; false: the lane
-    /// is not ours any more, and nothing was done.
+    /// Turns a message of a claimed lane into a letter. Returns true also if it is one already, and
+    /// false if the lane is no longer ours and nothing was done.
     async fn dead_letter(
         &self,
         worker: u64,
@@ -91,12 +91,12 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
         dead: &Dead,
     ) -> Result<bool, SqlError>;
 
-    /// Wakes the source when messages are accepted, as long as the task is not aborted. `None`:
-    /// this database tells nothing.
+    /// Wakes the source when messages are accepted, until the task is aborted. `None`: this
+    /// database sends no notifications.
     fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>>;
 }
 
-/// A message that is given up on.
+/// A message that becomes a letter.
 #[derive(Clone)]
 pub(super) struct Dead {
     pub(super) sequence: u64,

@@ -1,4 +1,4 @@
-//! Effects that are committed together with the done-mark of their message.
+//! Effects that commit together with the done-mark of their message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use crate::database::{Database, Pool};
 use crate::error::{CommitError, SqlError};
 use crate::lent::Lent;
 
-/// Connections that are kept for the source: see the README.
+/// The connections that are reserved for the source: see the README.
 const OF_SOURCE: u32 = 5;
 
-/// How many transactions of handlers there may be at a time.
+/// Returns how many transactions of handlers may be open at a time.
 pub(super) fn begins(database: &Database) -> usize {
     database.most().saturating_sub(OF_SOURCE).max(1) as usize
 }
 
-/// The claim under which a message was handed over. Keep it in what you decode, and a handler can
-/// [finish in a transaction](SqlInbox::begin).
+/// The claim under which a message was handed over. Keep it in the decoded message, and a handler
+/// can [finish in a transaction](SqlInbox::begin).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim {
     pub(super) worker: u64,
     pub(super) claimed: Claimed,
     pub(super) message: MessageRef,
-    /// Of the source that has handed it over.
+    /// The opening of the source that handed it over.
     pub(super) opening: u64,
 }
 
-/// How a claim is written down: the lane, and five numbers.
+/// The size of an encoded claim: the lane, and five numbers.
 const BYTES: usize = 32 + 5 * 8;
 
 impl Claim {
-    /// The claim of a message, if it comes from an inbox in tables.
+    /// Returns the claim of a message, if the message comes from an inbox in tables.
     pub fn of(raw: &RawMessage) -> Option<Self> {
         let position = raw.position.as_deref()?;
         let (lane, numbers) = position.split_first_chunk::<32>()?;
@@ -58,8 +58,8 @@ impl Claim {
         .filter(|_| position.len() == BYTES)
     }
 
-    /// The number of the claim. Of a key, a later claim has a higher one: what writes elsewhere can
-    /// compare it there.
+    /// Returns the number of the claim. A later claim of the same key has a higher one, so another
+    /// store can compare it.
     pub fn token(&self) -> u64 {
         self.claimed.token
     }
@@ -89,11 +89,12 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// What a handler writes, and that its message is done, in one transaction: both, or nothing.
+/// A transaction with the writes of a handler and the done-mark of its message: both commit, or
+/// neither.
 ///
-/// Dropped, it is rolled back. If the attempt returns `Ok` then, with neither a
-/// [commit](Self::commit) nor a [rollback](Self::rollback), its message becomes a dead letter: what the
-/// handler believes to have written is gone, and the message is not.
+/// If it is dropped, it is rolled back. If the attempt then returns `Ok` without a
+/// [commit](Self::commit) or a [rollback](Self::rollback), its message becomes a dead letter: the
+/// writes of the handler are lost, and the message must not be.
 #[must_use = "without a commit it is rolled back"]
 pub struct SqlTransaction {
     connection: Connection,
@@ -101,7 +102,7 @@ pub struct SqlTransaction {
     _permit: OwnedSemaphorePermit,
 }
 
-/// That a transaction has neither committed nor rolled back.
+/// Marks a transaction that has neither committed nor rolled back.
 struct Open {
     inbox: SqlInbox,
     claim: Claim,
@@ -118,7 +119,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         let message = self.claim.in_hand();
         match self.is_ended {
-            // The attempt may have dropped another one before.
+            // The attempt may have dropped another transaction before.
             true => drop(uncommitted::remove(message)),
             false => uncommitted::add(message),
         }
@@ -130,30 +131,31 @@ enum Connection {
     MySql(Lent<sqlx::MySql>),
 }
 
-/// What a [commit](SqlTransaction::commit) has done.
+/// The result of a [commit](SqlTransaction::commit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Committed {
-    /// What the handler has written, and that its message is done.
+    /// The writes of the handler are committed, together with the done-mark of its message.
     Now,
-    /// Nothing: the message was done already, by an attempt whose answer was lost. What this attempt
-    /// has written is rolled back.
+    /// Nothing is committed: an earlier attempt, whose answer was lost, finished the message. The
+    /// writes of this attempt are rolled back.
     Earlier,
 }
 
 impl SqlInbox {
-    /// Begins a transaction for the handler of a message. End it by a [commit](SqlTransaction::commit)
-    /// or a [rollback](SqlTransaction::rollback) before the handler returns `Ok`. In a handler of
-    /// batches it is for the message of the claim alone, and so is what happens if it is dropped.
+    /// Begins a transaction for the handler of a message. End it with a
+    /// [commit](SqlTransaction::commit) or a [rollback](SqlTransaction::rollback) before the
+    /// handler returns `Ok`. In a handler of batches, the transaction and its drop concern only the
+    /// message of the claim.
     ///
-    /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies leaves
-    /// nothing behind, and one that was committed is not made again.
+    /// With it the effects of a handler happen once: an attempt that fails, is dropped or dies
+    /// leaves nothing behind, and an attempt that has committed is not repeated.
     ///
-    /// Five connections of the pool are kept for the source, which renews its claims by them. When
-    /// handlers have all others, further calls wait until one of them has ended its transaction.
+    /// Five connections of the pool are reserved for the source, which renews its claims with them.
+    /// When handlers use all others, further calls wait until a handler ends its transaction.
     ///
-    /// A process that is paused in the middle keeps the locks of what it has written. Let the database
-    /// end such transactions sooner than claims do: `idle_in_transaction_session_timeout` below
+    /// A process that is paused in the middle keeps the locks of its writes. Let the database end
+    /// such transactions sooner than claims end: `idle_in_transaction_session_timeout` below
     /// [`ttl`](super::SourceSettings::ttl), or `wait_timeout`.
     ///
     /// # Errors
@@ -162,7 +164,7 @@ impl SqlInbox {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, nothing has happened.
+    /// If the future is dropped, nothing happens.
     ///
     /// # Examples
     ///
@@ -204,11 +206,11 @@ impl SqlInbox {
 }
 
 impl SqlTransaction {
-    /// The connection, to PostgreSQL.
+    /// Returns the connection to PostgreSQL.
     ///
     /// # Panics
     ///
-    /// If the inbox is in MySQL or MariaDB.
+    /// Panics if the inbox is in MySQL or MariaDB.
     pub fn postgres(&mut self) -> &mut PgConnection {
         match &mut self.connection {
             Connection::Postgres(lent) => lent.get(),
@@ -216,11 +218,11 @@ impl SqlTransaction {
         }
     }
 
-    /// The connection, to MySQL or MariaDB.
+    /// Returns the connection to MySQL or MariaDB.
     ///
     /// # Panics
     ///
-    /// If the inbox is in PostgreSQL.
+    /// Panics if the inbox is in PostgreSQL.
     pub fn mysql(&mut self) -> &mut MySqlConnection {
         match &mut self.connection {
             Connection::MySql(lent) => lent.get(),
@@ -228,19 +230,19 @@ impl SqlTransaction {
         }
     }
 
-    /// Commits what was written, together with the mark that the message is done. Return `Ok` from
-    /// the handler then, whichever [`Committed`] it is.
+    /// Commits the writes of the handler together with the done-mark of the message. Then return
+    /// `Ok` from the handler, with either value of [`Committed`].
     ///
     /// # Errors
     ///
     /// [`CommitError::Lost`] if the claim has ended: another process has the key, or may have it,
-    /// and nothing is committed. So it is if the claim was made before a standby that was behind was
-    /// promoted. [`CommitError::Sql`] if the database says no, or is not heard: then it
-    /// is not known whether it was committed, and the next attempt will know.
+    /// and nothing is committed. This includes a claim from before the promotion of a standby that
+    /// was behind. [`CommitError::Sql`] if the database refuses or does not answer: then it is not
+    /// known whether the transaction is committed, and the next attempt finds out.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it may be committed; the next attempt will know.
+    /// If the future is dropped, the transaction may be committed; the next attempt finds out.
     pub async fn commit(self) -> Result<Committed, CommitError> {
         let Self {
             connection,
@@ -265,15 +267,15 @@ impl SqlTransaction {
         Ok(committed)
     }
 
-    /// Leaves nothing of what was written. If the handler returns `Ok`, its message is done.
+    /// Rolls back the writes of the handler. If the handler returns `Ok`, its message is done.
     ///
     /// # Errors
     ///
-    /// [`SqlError`] if the database is not heard: nothing is left then, either.
+    /// [`SqlError`] if the database does not answer: nothing is written then, either.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the transaction is dropped.
+    /// If the future is dropped, the transaction is dropped too.
     pub async fn rollback(self) -> Result<(), SqlError> {
         match self.connection {
             Connection::Postgres(mut lent) => {
@@ -290,7 +292,7 @@ impl SqlTransaction {
     }
 }
 
-/// What a commit has found. It has committed if both are true, and rolled back otherwise.
+/// The findings of a commit. It has committed if both are true, and rolled back otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finish {
     pub(super) is_ours: bool,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use keylane_inbox::Header;
 
-/// `None` without headers.
+/// Encodes headers; returns `None` if there are none.
 pub(super) fn encode(headers: &[Header]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for header in headers {
@@ -16,7 +16,7 @@ pub(super) fn encode(headers: &[Header]) -> Option<Vec<u8>> {
     (!headers.is_empty()).then_some(out)
 }
 
-/// Total: what is not laid out like that gives `None`.
+/// Decodes headers. Never panics: returns `None` for any other layout.
 pub(super) fn decode(column: Option<Vec<u8>>) -> Option<Vec<Header>> {
     let mut rest = Bytes::from(column.unwrap_or_default());
     let mut headers = Vec::new();

@@ -1,4 +1,4 @@
-//! Messages on their way into the tables.
+//! Messages in the form in which the tables store them.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use keylane_inbox::NewMessage;
 use super::headers;
 use super::lane::{LaneId, marks};
 
-/// Messages of one call, as columns.
+/// The messages of one call, as columns.
 #[derive(Debug, Default)]
 pub(super) struct Items<'a> {
     pub(super) items: Vec<Item<'a>>,
-    /// Whether anything waits for a version, so that those who have its lane must look.
+    /// Whether a message waits for a version, so that the workers that have its lane must look.
     pub(super) has_versions: bool,
 }
 
@@ -23,12 +23,12 @@ pub(super) struct Item<'a> {
     pub(super) marks: Vec<[u8; 32]>,
 }
 
-/// What a message of a call is.
+/// Whether a message is repeated within its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Within {
-    /// The one of these that is to be stored.
+    /// The message is stored, as the one with this index.
     New(usize),
-    /// The same as the message at this place of its call.
+    /// The message repeats the one at this place of its call.
     RepeatOf(usize),
 }
 

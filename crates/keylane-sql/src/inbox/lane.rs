@@ -1,4 +1,4 @@
-//! The lane of a key: what a key is called in the tables.
+//! The lane of a key: its name in the tables.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -23,7 +23,7 @@ impl LaneId {
         Self(Sha256::digest(key).into())
     }
 
-    /// As a database has returned it. One of another length is none of ours, and is no lane.
+    /// Reads a lane from a database. Bytes of another length are not a lane of this crate.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.try_into().unwrap_or([0; 32]))
     }
@@ -42,7 +42,8 @@ impl fmt::Debug for LaneId {
     }
 }
 
-/// By what a repeat of a message is recognised: its id, and its key with its version.
+/// Returns the marks by which a repeat of a message is recognised: its id, and its key with its
+/// version.
 pub(crate) fn marks(lane: LaneId, message: &NewMessage) -> impl Iterator<Item = [u8; 32]> {
     let id = message.id.as_ref().map(|id| {
         let mut hasher = Sha256::new_with_prefix(b"id");

@@ -3,16 +3,16 @@
 //! | table | a row |
 //! | --- | --- |
 //! | `messages` | a message that waits, by its sequence |
-//! | `letters` | a dead letter, as it was accepted, and why |
-//! | `keys` | a key of which messages wait: locked by those who accept |
-//! | `lanes` | the same key, for those who consume: who has it, and under which token |
-//! | `workers` | a process that consumes, and until when its claims last |
+//! | `letters` | a dead letter as it was accepted, and the reason |
+//! | `keys` | a key with messages that wait: producers lock it |
+//! | `lanes` | the same key for consumers: which worker has it, and under which token |
+//! | `workers` | a process that consumes, and the end of its claims |
 //! | `known` | the id, or key and version, of a message that was accepted |
 //! | `versions` | the last version of a key that was handled |
-//! | `history` | which history of the database the numbers in the other tables are of |
+//! | `history` | the history of the database that the numbers in the other tables belong to |
 //!
-//! Those who accept and those who consume lock different rows, so neither waits for the other: a
-//! transaction of the user's that accepts, and takes its time, delays no done-mark.
+//! Producers and consumers lock different rows, so neither waits for the other: a long transaction
+//! of the user's that accepts messages delays no done-mark.
 
 // # How it works
 //
@@ -210,25 +210,25 @@ use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::tables::Tables;
 
-/// How long it may take to enter another history of the database: all lanes, keys and messages are looked
-/// at, by a server that may have none of them in memory.
+/// The longest time to enter another history of the database: that reads all lanes, keys and
+/// messages, on a server that may have none of them in memory.
 const ENTERING: Duration = Duration::from_secs(600);
 
 /// A durable inbox in PostgreSQL, MySQL or MariaDB, shared by any number of processes.
 ///
-/// It is an [`InboxStore`](keylane_inbox::InboxStore): [`inbox`](Self::inbox) gives the handle that accepts messages and shows
-/// dead letters. What was accepted is committed. A handle is cheap to clone, and all clones are the
-/// same inbox.
+/// It is an [`InboxStore`](keylane_inbox::InboxStore): [`inbox`](Self::inbox) returns the handle
+/// that accepts messages and shows dead letters. An accepted message is committed. A handle is
+/// cheap to clone, and all clones are the same inbox.
 ///
 /// # Order
 ///
-/// Messages of a key are handled in the order in which they were committed. Those who accept
+/// Messages of a key are handled in the order in which they were committed. Calls that accept
 /// messages of one key at the same time wait for each other.
 ///
 /// # Duplicates
 ///
-/// A message with an id, or with a version, is stored once, whichever process accepts it: see
-/// [`Settings::remember`].
+/// A message with an id, or with a version, is stored once, even if several processes accept it:
+/// see [`Settings::remember`].
 ///
 /// # Examples
 ///
@@ -253,21 +253,21 @@ struct Shared {
     backend: Box<dyn Backend>,
     database: Database,
     tables: Tables,
-    /// How the servers call their history, for the end of transactions in MySQL.
+    /// The names that the servers give their history, for the end of transactions in MySQL.
     history: Option<mysql::History>,
     settings: Settings,
-    /// For transactions that handlers begin.
+    /// Limits the transactions that handlers begin.
     begins: Arc<Semaphore>,
     tail: watch::Sender<Tail>,
-    /// What this handle has redriven, and was not asked for yet.
+    /// The letters that this handle has redriven and that were not yet asked for.
     redriven: Mutex<VecDeque<u64>>,
     is_closed: AtomicBool,
-    /// Calls under way.
+    /// Calls in progress.
     calls: TaskTracker,
 }
 
 impl SqlInbox {
-    /// The inbox in these tables, which were [migrated](Database::migrate) before.
+    /// Opens the inbox in these tables, which must be [migrated](Database::migrate).
     ///
     /// # Errors
     ///
@@ -288,7 +288,8 @@ impl SqlInbox {
             }
         };
         match enter(&*backend, limit).await {
-            // It can be looked at. Nothing is accepted or claimed here, and who joins later enters first.
+            // The inbox can be read. Nothing is accepted or claimed here, and a worker that joins
+            // later enters first.
             Err(error) if error.kind() == ErrorKind::ReadOnly => {}
             entered => entered?,
         }
@@ -310,24 +311,25 @@ impl SqlInbox {
         })
     }
 
-    /// What accepts messages, and shows dead letters. What [`Inbox`] says of directories, and of one
-    /// process at a time, does not hold for tables.
+    /// Returns the handle that accepts messages and shows dead letters. What [`Inbox`] says about
+    /// directories, and about one process at a time, does not apply to tables.
     pub fn inbox(&self) -> Inbox {
         Inbox::with_store(Arc::new(self.clone()))
     }
 
-    /// Stores messages in a transaction of your own: they are accepted when it commits, and were
-    /// never there if it does not. What they tell, and what they were told by, commits with them: a
-    /// transactional outbox, or inbox.
+    /// Stores messages in a transaction of your own: they are accepted when it commits, and not at
+    /// all otherwise. They commit together with your other writes: a transactional outbox, or
+    /// inbox.
     ///
     /// The keys of the messages are locked until the transaction ends. To keep two transactions
-    /// from waiting for each other, accept all messages of one in one call. A process that is paused
-    /// in the middle keeps its locks, and those who accept for the same keys wait: let the database
-    /// end such transactions (`idle_in_transaction_session_timeout`, or `wait_timeout`).
+    /// from waiting for each other, accept all messages of one transaction in one call. A process
+    /// that is paused in the middle keeps its locks, and calls that accept messages of the same
+    /// keys wait: let the database end such transactions (`idle_in_transaction_session_timeout`, or
+    /// `wait_timeout`).
     ///
     /// # Errors
     ///
-    /// [`AcceptError`] gives the messages back. After any other error than a limit, roll the
+    /// [`AcceptError`] gives the messages back. After any error other than a limit, roll the
     /// transaction back.
     ///
     /// # Cancel safety
@@ -371,10 +373,9 @@ impl SqlInbox {
         }
     }
 
-    /// Removes what is not needed any more: ids and versions that are older than
-    /// [`Settings::remember`], 1,000 in a statement, each of which may take as long as a
-    /// [call](Settings::call_limit). Returns how many there were. A source of this inbox does so every
-    /// minute.
+    /// Removes ids and versions that are older than [`Settings::remember`], 1,000 in a statement.
+    /// Each statement may take as long as a [call](Settings::call_limit). Returns how many it
+    /// removed. A source of this inbox calls this every minute.
     ///
     /// # Errors
     ///
@@ -394,8 +395,8 @@ impl SqlInbox {
         }
     }
 
-    /// Runs a call in a task, so that it comes to its end whether the caller waits or not, and makes
-    /// it again where it was in the way of another one.
+    /// Runs a call in a task, so that it finishes even if the caller stops waiting, and repeats it
+    /// after a conflict with another call.
     async fn call<T, F>(
         &self,
         call: impl Fn(Arc<Shared>) -> F + Send + 'static,
@@ -416,7 +417,7 @@ impl SqlInbox {
         });
         match called.await {
             Ok(called) => called.map_err(refused),
-            // The runtime ends.
+            // The runtime shuts down.
             Err(_) => Err(StoreError::Server {
                 reason: "the call has not come to its end".to_owned(),
                 is_unconfirmed: true,
@@ -424,7 +425,7 @@ impl SqlInbox {
         }
     }
 
-    /// A call to the database, or an error once it takes too long.
+    /// Calls the database; returns an error once that takes too long.
     async fn limited<T>(
         &self,
         call: impl Future<Output = Result<T, SqlError>>,
@@ -432,7 +433,7 @@ impl SqlInbox {
         within(self.shared.settings.call_limit, call).await
     }
 
-    /// Enters the history that the database has now.
+    /// Enters the current history of the database.
     async fn enter(&self) -> Result<(), SqlError> {
         enter(&*self.shared.backend, self.shared.settings.call_limit).await
     }
@@ -462,7 +463,7 @@ async fn enter(backend: &dyn Backend, call_limit: Duration) -> Result<(), SqlErr
     }
 }
 
-/// What a call has come to, or an error once it takes too long.
+/// Returns the result of a call, or an error once it takes too long.
 async fn within<T, E: From<SqlError>>(
     limit: Duration,
     call: impl Future<Output = Result<T, E>>,
@@ -471,7 +472,7 @@ async fn within<T, E: From<SqlError>>(
     (limited.await).unwrap_or_else(|_| Err(SqlError::timed_out().into()))
 }
 
-/// The answers for a call, from those for the messages that are not repeated within it.
+/// Returns the answers for a call, from those for the messages that are not repeated within it.
 fn in_place(accepted: &[Accepted], within: &[Within]) -> Vec<Accepted> {
     let mut answers: Vec<Accepted> = Vec::with_capacity(within.len());
     for place in within {
@@ -483,7 +484,7 @@ fn in_place(accepted: &[Accepted], within: &[Within]) -> Vec<Accepted> {
     answers
 }
 
-/// What a caller of the inbox is told.
+/// Returns the error that a caller of the inbox gets.
 fn refused(error: SqlError) -> StoreError {
     StoreError::Server {
         is_unconfirmed: error.kind() == ErrorKind::Unreachable,

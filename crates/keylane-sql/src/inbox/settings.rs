@@ -1,8 +1,8 @@
-//! How an inbox is kept.
+//! The settings of an inbox.
 
 use std::time::Duration;
 
-/// How an inbox is kept.
+/// The settings of an inbox.
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self {
             remember: Duration::from_secs(86_400),
@@ -34,18 +34,18 @@ impl Settings {
         }
     }
 
-    /// How long ids and versions are remembered to absorb repeats; 24 hours by default, by the clock
-    /// of the database. They may be remembered for longer: they go with
-    /// [`remove_old`](super::SqlInbox::remove_old).
+    /// Sets how long the inbox remembers ids and versions to absorb repeats; 24 hours by default,
+    /// by the clock of the database. They may stay longer:
+    /// [`remove_old`](super::SqlInbox::remove_old) removes them.
     #[must_use]
     pub fn remember(mut self, time: Duration) -> Self {
         self.remember = time;
         self
     }
 
-    /// How long a call to the database may take, the wait for a connection included; 10 seconds by
-    /// default. What takes longer has failed, and it is not known whether it was done. A call that
-    /// is given up goes on at the server until its own time limits.
+    /// Sets how long a call to the database may take, including the wait for a connection; 10
+    /// seconds by default. A call that takes longer has failed, and it is not known whether it was
+    /// done. It goes on at the server until the time limits of the server end it.
     #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
         self.call_limit = limit;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::backend::Dead;
 use super::{SqlInbox, in_place, item};
 
-/// Most sequences of letters that wait again and were not asked for.
+/// The most sequences of redriven letters to keep until they are asked for.
 const MOST_REDRIVEN: usize = 65_536;
 
 #[async_trait]
@@ -74,7 +74,7 @@ impl InboxStore for SqlInbox {
     async fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
         let (mut done, mut dead, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         for settled in settled {
-            // What is said twice counts once, as it was said first.
+            // A message that settles twice counts once, with its first outcome.
             if !seen.insert(settled.sequence()) {
                 continue;
             }
@@ -189,13 +189,13 @@ impl InboxStore for SqlInbox {
     async fn stats(&self) -> Result<Stats, StoreError> {
         let stats = self.call(move |shared| async move { shared.backend.stats().await });
         let mut stats = stats.await?;
-        // The rows of ids and versions have one size, about.
+        // The rows of ids and versions have about one size.
         stats.live_bytes =
             stats.waiting_bytes + stats.letters_bytes + 48 * stats.known + 40 * stats.versions;
         Ok(stats)
     }
 
-    /// The connections stay with their pool.
+    /// Waits for the calls in progress. The connections stay with their pool.
     async fn close(&self) -> Result<(), StoreError> {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         self.shared.calls.close();

@@ -1,4 +1,4 @@
-//! Accepting in a transaction of the user's.
+//! Accepts messages in a transaction of the user's.
 
 use async_trait::async_trait;
 use keylane_inbox::Accepted;
@@ -11,7 +11,7 @@ use crate::tables::Tables;
 
 /// A connection in a transaction: what [`SqlInbox::accept_in`](super::SqlInbox::accept_in) takes.
 ///
-/// With a `sqlx::Transaction`, it is `&mut *transaction`.
+/// For a `sqlx::Transaction`, pass `&mut *transaction`.
 #[allow(private_bounds, reason = "it is for the connections of sqlx")]
 pub trait InTransaction: Accepts {}
 

@@ -1,4 +1,4 @@
-//! What a source and the database say to each other in one round trip.
+//! The request of a source and the answer of the database in one round trip.
 
 use std::collections::BTreeSet;
 
@@ -6,76 +6,76 @@ use keylane_inbox::StoredMessage;
 
 use super::lane::LaneId;
 
-/// A lane under a claim. The database takes nothing that is said about it under another token.
+/// A lane under a claim. The database ignores requests about it under another token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Claimed {
     pub(super) lane: LaneId,
     pub(super) token: u64,
 }
 
-/// What names a message for good: a database that goes on from an older state of itself draws its
-/// sequence again, for another message, and its nonce never.
+/// The permanent name of a message. A database that goes on from an older state of itself draws its
+/// sequence again for another message, but never its nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct MessageRef {
     pub(super) sequence: u64,
     pub(super) nonce: u64,
 }
 
-/// Whether a worker is one where it asks.
+/// The state of a worker in the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum WorkerState {
     #[default]
     Alive,
     /// Its claims have run out.
     RunOut,
-    /// It has joined in another history of the database: a standby was promoted, or another server
-    /// has its place. What the worker knows may not be so here.
+    /// It joined in another history of the database: a standby was promoted, or another server
+    /// replaced it. What the worker knows may not be true here.
     Elsewhere { joined: String, now: String },
 }
 
-/// Most lanes that are claimed in one round trip.
+/// The most lanes that one round trip claims.
 pub(super) const MOST_CLAIMED: usize = 1_000;
 
-/// What a source says, and what it wants.
+/// A request of a source: its reports and its wishes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     pub(super) worker: u64,
-    /// Messages that are done, or letters already: they are removed.
+    /// Messages that are done, or are letters already: the database removes them.
     pub(super) done: Vec<(Claimed, MessageRef)>,
     /// How often messages were started.
     pub(super) attempts: Vec<(Claimed, MessageRef, u32)>,
-    /// Lanes in which nothing waits.
+    /// Lanes in which no message waits.
     pub(super) leave: Vec<Leave>,
     pub(super) fetch: Vec<Fetch>,
     /// How many more lanes to claim, and how many messages of each to bring.
     pub(super) claim: u32,
     pub(super) window: u32,
-    /// Claims only lanes that have been free since then, or for less, if the database has a time for
-    /// it: see [`Answer::free_since`]. 0: whichever are free.
+    /// Claims only lanes that became free at this time or later, if the database keeps such a time:
+    /// see [`Answer::free_since`]. 0: any free lane.
     pub(super) since: f64,
-    /// How many bytes of payloads to bring in all.
+    /// How many bytes of payloads to bring in total.
     pub(super) bytes: u64,
-    /// Whether to sum them up, and to bring one message however large it is. Otherwise the database
-    /// may give an equal share of them to each message that is asked for.
+    /// Whether to sum the bytes up, and to bring one message however large it is. Otherwise the
+    /// database may give each requested message an equal share of them.
     pub(super) sums: bool,
-    /// How often there was something new before it began. The database is not told.
+    /// The value of the look counter when the turn began. The database does not get it.
     pub(super) looks: u64,
 }
 
 impl RoundTrip {
-    /// The lanes about which something is said, in their order.
+    /// Returns the lanes that the request mentions, in their order.
     pub(super) fn said(&self) -> BTreeSet<Claimed> {
         let leave = self.leave.iter().map(|leave| leave.claimed);
         self.told().chain(leave).collect()
     }
 
-    /// The lane of each done-mark and of each attempt.
+    /// Returns the lane of each done-mark and of each attempt.
     pub(super) fn told(&self) -> impl Iterator<Item = Claimed> {
         let tried = self.attempts.iter().map(|tried| tried.0);
         self.done.iter().map(|done| done.0).chain(tried)
     }
 
-    /// How many messages it asks for at most.
+    /// Returns how many messages it asks for at most.
     pub(super) fn asked(&self) -> usize {
         let fetched: usize = self.fetch.iter().map(|fetch| fetch.count as usize).sum();
         fetched + self.claim as usize * self.window as usize
@@ -90,7 +90,8 @@ impl RoundTrip {
     }
 }
 
-/// A lane is left: it goes, if nothing was accepted since its key was at this point.
+/// Leaves a lane: the lane is removed unless a message was accepted after its key was at this
+/// point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leave {
     pub(super) claimed: Claimed,
@@ -98,8 +99,9 @@ pub(super) struct Leave {
     pub(super) place: Place,
 }
 
-/// Where a database has seen the rows of a lane and of its key, if it looks them up faster by that.
-/// They may have moved: then a lane is not left, and is found at another place the next time.
+/// Where the database found the rows of a lane and of its key, if that makes the next lookup
+/// faster. The rows may have moved: then the lane is not left, and the next turn finds it at
+/// another place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) of_lane: u64,
@@ -114,26 +116,27 @@ pub(super) struct Fetch {
     pub(super) count: u32,
 }
 
-/// What the database says.
+/// The answer of the database.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// Unless the worker is alive in this history of the database, nothing was done.
+    /// The state of the worker. Unless it is alive in this history of the database, nothing was
+    /// done.
     pub(super) standing: WorkerState,
-    /// The lanes about which something was said, and that are not ours any more.
+    /// The lanes that the request mentions and that are no longer ours.
     pub(super) lost: Vec<LaneId>,
-    /// The lanes that were to be left, and are not gone.
+    /// The lanes that were to be left, and still exist.
     pub(super) stayed: Vec<LaneId>,
-    /// The lanes that were asked for, and are ours, and those that were claimed.
+    /// The requested lanes that are ours, and the lanes that were claimed.
     pub(super) lanes: Vec<Found>,
     pub(super) messages: Vec<Brought>,
-    /// Since when the last one is free that was claimed, in seconds of the database's clock. Lanes are
+    /// Since when the last claimed lane is free, in seconds of the database's clock. Lanes are
     /// claimed in this order.
     pub(super) free_since: Option<f64>,
-    /// The lane of each message that was asked for, and not brought because of the limit of bytes.
+    /// The lane of each requested message that the limit of bytes left out.
     pub(super) left_out: Vec<LaneId>,
 }
 
-/// A lane as it was found.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) claimed: Claimed,
@@ -141,10 +144,10 @@ pub(super) struct Found {
     pub(super) last: u64,
     /// Changes when a letter of its key is redriven.
     pub(super) redriven: u64,
-    /// How many workers have died with it since it was last well.
+    /// How many workers have died with it since it was last healthy.
     pub(super) crashes: u16,
     pub(super) place: Place,
-    /// How many of its messages were brought, or left out.
+    /// How many of its messages were brought or left out.
     pub(super) messages: u32,
 }
 

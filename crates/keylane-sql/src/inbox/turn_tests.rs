@@ -1,4 +1,4 @@
-//! What a backend must do, on real servers.
+//! Tests of the backends on real servers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ type Shared = Arc<dyn Backend>;
 
 async fn at(address: String) -> Shared {
     let database = Database::connect(&address).await.unwrap();
-    // Names of which each must be quoted.
+    // Each of these names must be quoted.
     let tables = Tables::new().prefix("Key_").unwrap();
     database.migrate(&tables).await.unwrap();
     match database.0 {
@@ -122,14 +122,14 @@ async fn claim(backend: &Shared, worker: u64, count: u32) -> Answer {
     backend.turn(&claiming(worker, count, 10)).await.unwrap()
 }
 
-/// The only lane, claimed.
+/// Claims the only lane.
 async fn claim_one(backend: &Shared, worker: u64) -> Found {
     let answer = claim(backend, worker, 10).await;
     assert_eq!(answer.lanes.len(), 1);
     answer.lanes[0]
 }
 
-/// What names a message of a claimed lane for good.
+/// Returns the permanent name of a message of a claimed lane.
 async fn name(backend: &Shared, worker: u64, claimed: Claimed, sequence: u64) -> MessageRef {
     let turn = fetches(worker, claimed, sequence - 1, 1);
     let answer = backend.turn(&turn).await.unwrap();
@@ -163,7 +163,7 @@ fn fetches(worker: u64, claimed: Claimed, after: u64, count: u32) -> RoundTrip {
     }
 }
 
-/// Nothing waits in it, as far as this worker knows.
+/// Leaves a lane in which no message waits, as far as this worker knows.
 fn left(found: &Found) -> Leave {
     Leave {
         claimed: found.claimed,
@@ -398,7 +398,8 @@ async fn done_messages_go(backend: Shared) {
         let nonce = found.map_or(0, |found| found.nonce);
         MessageRef { sequence, nonce }
     };
-    // One has the number of another message, as a database gives it that goes on from an older state.
+    // One has the number of another message, as a database gives it that goes on from an older
+    // state.
     let foreign = MessageRef {
         nonce: of(all[1]).nonce ^ 2,
         ..of(all[1])
@@ -876,7 +877,8 @@ async fn many_enter_at_once(backend: Shared, forget: impl AsyncFn()) {
     assert_eq!((answer.lanes.len(), answer.messages.len()), (KEYS, KEYS));
 }
 
-/// A short life of a worker. Turns may be in the way of what it takes to enter; to join never fails.
+/// A short life of a worker. Turns may be in the way of what it takes to enter; to join never
+/// fails.
 async fn claims_and_leaves(backend: &Shared) {
     let worker = join(backend).await;
     for _ in 0..2 {
@@ -888,8 +890,9 @@ async fn claims_and_leaves(backend: &Shared) {
     while backend.leave(worker).await.is_err() {}
 }
 
-/// A turn waits in its middle, and another worker claims a lane meanwhile, handles what is in it, and
-/// leaves: the turn does not bring what is done by then, although it was there when the turn began.
+/// A turn waits in its middle, and another worker claims a lane meanwhile, handles what is in it,
+/// and leaves: the turn does not bring what is done by then, although it was there when the turn
+/// began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_done_meanwhile_is_not_brought() {
     let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());
@@ -943,8 +946,8 @@ async fn until_one_waits(connection: &mut PgConnection) {
     }
 }
 
-/// A message changes while the turn that removes it waits for its lock: it is removed all the same, as
-/// its lane is. Without the lane none would find it.
+/// A message changes while the turn that removes it waits for its lock: it is removed all the same,
+/// as its lane is. Without the lane none would find it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_changes_meanwhile_is_removed() {
     let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());

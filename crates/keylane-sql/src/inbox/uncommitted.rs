@@ -1,28 +1,28 @@
-//! Messages of which a handler has dropped its transaction.
+//! Messages whose handler has dropped its transaction.
 //!
-//! An attempt that fails may do so. One that returns `Ok` has lost what it wrote, and its message must
-//! not be lost with that.
+//! An attempt that fails may do so. An attempt that returns `Ok` has lost its writes, and its
+//! message must not be lost as well.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// A message in the hands of a source: the opening of the source, of which there is one in a process,
-/// and the sequence.
+/// A message that a source has handed over: the opening of the source, which is unique in a
+/// process, and the sequence.
 pub(super) type InHand = (u64, u64);
 
-/// Of all inboxes in this process: a handler may begin its transaction on another handle than its
-/// source is of.
+/// The messages of all inboxes in this process: a handler may begin its transaction on another
+/// handle than that of its source.
 static MESSAGES: LazyLock<Mutex<HashSet<InHand>>> = LazyLock::new(Mutex::default);
 
-/// How many there are: hardly ever any.
+/// How many there are: almost always 0.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn add(message: InHand) {
     change(|messages| messages.insert(message));
 }
 
-/// Whether it was there.
+/// Removes a message. Returns whether it was there.
 pub(super) fn remove(message: InHand) -> bool {
     COUNT.load(Ordering::Acquire) > 0 && change(|messages| messages.remove(&message))
 }

@@ -1,10 +1,10 @@
 //! Leases in a table: one row for each key.
 //!
-//! The key itself may be of any length, so that rows are found by its SHA-256. A row stays when its
-//! lease ends, and is removed a day later: see [`SqlLeases::remove_old`].
+//! The key itself may have any length, so rows are found by its SHA-256. A row stays when its lease
+//! ends, and is removed a day later: see [`SqlLeases::remove_old`].
 //!
-//! Tokens of all keys are from one counter, and each is drawn while its row is locked. So the tokens
-//! of a key grow in the order of its grants, also when its row was removed in between.
+//! One counter gives the tokens of all keys, and a token is drawn while its row is locked. So the
+//! tokens of a key grow in the order of its grants, even if its row was removed in between.
 
 // # How it works
 //
@@ -32,18 +32,18 @@ use crate::database::{Database, Pool};
 use crate::error::{OpenError, SqlError};
 use crate::tables::Tables;
 
-/// How much of a key is in its row, for those who look at the table.
+/// How many bytes of a key its row shows to people who read the table.
 const SHOWN: usize = 64;
 
 /// Leases in PostgreSQL, MySQL or MariaDB.
 ///
-/// Grants and ends are by the clock of the database server, and by that alone. Where that clock jumps
+/// Only the clock of the database server decides when a lease begins and ends. If that clock jumps
 /// forward, leases run out early, and another process may have a key before its holder knows: then
-/// the tokens are what counts.
+/// the tokens protect the key.
 ///
-/// Transactions run at the level of isolation that the connections have. At `read committed`, which
-/// is the default of PostgreSQL, calls wait for each other; at a higher one they may fail with a
-/// conflict instead, and are made again.
+/// Transactions run at the isolation level of the connections. At `read committed`, the default of
+/// PostgreSQL, calls wait for each other. At a higher level they may fail with a conflict instead,
+/// and are repeated.
 ///
 /// # Examples
 ///
@@ -75,11 +75,12 @@ enum Dialect {
 }
 
 impl SqlLeases {
-    /// Leases in these tables, which were [migrated](Database::migrate) before.
+    /// Opens the leases in these tables, which must be [migrated](Database::migrate).
     ///
     /// # Errors
     ///
-    /// [`OpenError`] if the tables are older or newer than this program, or cannot be reached.
+    /// Returns [`OpenError`] if the tables are older or newer than this program, or cannot be
+    /// reached.
     pub async fn open(database: &Database, tables: &Tables) -> Result<Self, OpenError> {
         database.check(tables).await?;
         Ok(Self(match &database.0 {
@@ -88,12 +89,12 @@ impl SqlLeases {
         }))
     }
 
-    /// Removes the rows of leases that have ended a day ago or more, 1,000 in a statement. Returns
-    /// how many there were. To be called now and then, where keys are not always the same.
+    /// Removes the rows of leases that ended a day ago or earlier, 1,000 in a statement. Returns
+    /// how many it removed. Call it now and then if the set of keys changes.
     ///
     /// # Errors
     ///
-    /// [`SqlError`]: some are removed.
+    /// Returns [`SqlError`] if the database reports an error; some rows may be removed by then.
     pub async fn remove_old(&self) -> Result<u64, SqlError> {
         match &self.0 {
             Dialect::Postgres(leases) => leases.remove_old().await,
@@ -150,8 +151,8 @@ fn start_of(key: &[u8]) -> Vec<u8> {
     key[..key.len().min(SHOWN)].to_vec()
 }
 
-/// Another owner has the lease, for so many microseconds by the clock of the server. `None`: it was
-/// granted to that owner while the statement ran.
+/// Returns the answer if another owner has the lease, for so many microseconds more by the clock of
+/// the server. `None`: that owner got it while the statement ran.
 fn taken(micros: Option<i64>, wish: &Wish) -> Answer {
     let micros = micros.map(|micros| u64::try_from(micros).unwrap_or(0));
     Answer::Taken {
@@ -159,8 +160,8 @@ fn taken(micros: Option<i64>, wish: &Wish) -> Answer {
     }
 }
 
-/// The places in the order of their ids. Rows are locked in that order by all, so that no two wait
-/// for each other.
+/// Returns the places in the order of their ids. All callers lock rows in that order, so no two
+/// calls wait for each other.
 fn in_order<T>(all: &[T], id: impl Fn(&T) -> Vec<u8>) -> Vec<(Vec<u8>, &T)> {
     let mut sorted: Vec<(Vec<u8>, &T)> = all.iter().map(|one| (id(one), one)).collect();
     sorted.sort_unstable_by(|one, other| one.0.cmp(&other.0));

@@ -1,9 +1,9 @@
-//! Leases in MySQL and MariaDB, in statements that both know.
+//! Leases in MySQL and MariaDB, in statements that both databases know.
 //!
-//! What a call does goes to the server at once, as one text of several statements: prepared, each of
-//! them would take two round trips. All values in the text are numbers, or bytes in hexadecimal.
-//! Each text begins its transaction and commits it: connections of a user's pool may not do so by
-//! themselves.
+//! A call goes to the server at once, as one text of several statements: prepared, each statement
+//! would take two round trips. All values in the text are numbers, or bytes in hexadecimal. Each
+//! text begins its transaction and commits it, because the connections of a user's pool may not
+//! commit by themselves.
 
 use std::collections::HashMap;
 
@@ -46,10 +46,10 @@ impl Leases {
             let (id, place, ttl) = (hex(id), at + 1, micros(wish.ttl));
             format!("select {id} as id, {place} as place, {ttl} as ttl")
         });
-        // Of a lease that has ended, nothing is left: the clock may have gone back since.
+        // A lease that has ended leaves nothing behind: the clock may have gone back since.
         let ends = "utc_timestamp(6) + interval wish.ttl microsecond";
-        // The rows are locked first, and tokens drawn then: those of a key grow in the order of its
-        // grants.
+        // First the rows are locked, then tokens are drawn: the tokens of a key grow in the order
+        // of its grants.
         let text = format!(
             "start transaction;
              insert into {{leases}} (id, key_start, owner, token, runs_out) values {}
@@ -140,13 +140,13 @@ impl Leases {
         }
     }
 
-    /// The rows of the answers, by their ids.
+    /// Returns the rows of the answers by their ids.
     async fn rows(&self, text: &str) -> Result<HashMap<Vec<u8>, MySqlRow>, SqlError> {
         let mut connection = Lent::from(&self.pool).await?;
         let rows = sqlx::raw_sql(self.text(text))
             .fetch_all(connection.get())
             .await;
-        // After an error it may be in the middle of the transaction.
+        // After an error the connection may be in the middle of the transaction.
         let rows = connection.end_or_close(rows)?;
         Ok(rows.into_iter().map(|row| (row.get("id"), row)).collect())
     }
@@ -162,7 +162,7 @@ impl std::fmt::Debug for Leases {
     }
 }
 
-/// A table of claims, in the order of their ids.
+/// Returns a table of claims, in the order of their ids.
 fn claimed(sorted: &[(Vec<u8>, &Claim)]) -> String {
     let rows = sorted.iter().map(|(id, claim)| {
         let (id, token, ttl) = (hex(id), claim.token, micros(claim.ttl));

@@ -12,8 +12,8 @@ use crate::lent::Lent;
 use crate::tables::{Quote, Tables};
 use crate::times::micros;
 
-/// A token is drawn in `do update` when the row is locked. `not exists` keeps the rows of others
-/// from being locked at all; what comes between that and the lock is seen by `where`.
+/// `do update` draws a token when the row is locked. `not exists` avoids the lock on rows of other
+/// owners; `where` checks what changes between that test and the lock.
 const ACQUIRE: &str = "
     with wish as (
         select * from unnest($2::bytea[], $3::bytea[], $4::bigint[]) as w (id, key_start, ttl)
@@ -76,7 +76,7 @@ const RELEASE: &str = "
     where leases.id = held.id
 ";
 
-/// From one id on: how far it has come, and how many rows it has removed.
+/// Starts at an id. Returns the last id that it reached, and how many rows it removed.
 const REMOVE_OLD: &str = "
     with page as (
         select id, runs_out from {leases} where id > $1 order by id limit 1000
@@ -198,7 +198,7 @@ impl std::fmt::Debug for Leases {
 
 fn tokens(claims: &[Claim]) -> Vec<i64> {
     let tokens = claims.iter().map(|claim| claim.token.0);
-    // One that was not drawn here is none.
+    // A token that does not fit was not drawn here, and matches no row.
     tokens
         .map(|token| i64::try_from(token).unwrap_or(-1))
         .collect()

@@ -1,4 +1,4 @@
-//! What a history does not contain.
+//! Evidence that a history does not contain.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::events::{Id, Key};
 
-/// What a test knows besides the history: its settings, and the figures it measured.
+/// The knowledge of a test besides the history: its settings, and the figures it measured.
 ///
-/// Nothing is assumed. Rules that need missing evidence are not judged.
+/// The checker assumes nothing. It does not judge rules whose evidence is missing.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     pub(super) quiescent: Option<Instant>,
@@ -37,86 +37,89 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// No evidence.
+    /// Creates empty evidence.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At `at` no task could go on: the history is complete.
+    /// States that at `at` no task could go on: the history is complete.
     pub fn quiescent(mut self, at: Instant) -> Self {
         self.quiescent = Some(at);
         self
     }
 
-    /// A message has at most this many attempts.
+    /// States that a message has at most this many attempts.
     pub fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = Some(max_attempts);
         self
     }
 
-    /// A retry budget may end a message's attempts early.
+    /// States that a retry budget may end a message's attempts early.
     pub fn early_letters(mut self) -> Self {
         self.early_letters = true;
         self
     }
 
-    /// A full lane dead-letters new messages, which then have no attempt.
+    /// States that a full lane dead-letters new messages, which then have no attempt.
     pub fn overflow_letters(mut self) -> Self {
         self.overflow_letters = true;
         self
     }
 
-    /// These messages were given back unhandled, or interrupted and reported so.
+    /// States that these messages were given back unhandled, or interrupted and reported as such.
     pub fn handed_back(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.handed_back.extend(ids);
         self
     }
 
-    /// These messages were discarded by policy: after the last attempt, from a full lane, or skipped.
+    /// States that these messages were discarded by policy: after the last attempt, from a full
+    /// lane, or skipped.
     pub fn discarded(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.discarded.extend(ids);
         self
     }
 
-    /// These messages were halted and resumed, so their attempts may be counted from 1 again.
+    /// States that these messages were halted and resumed, so their attempts may be counted from 1
+    /// again.
     pub fn resumed(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.resumed.extend(ids);
         self
     }
 
-    /// The source hands messages over again without a reason, also those that were acked. They may
+    /// States that the source hands messages over again without a reason, even acked ones. They may
     /// be handled again, and the order of a key is that of its first handlings.
     pub fn redelivers(mut self) -> Self {
         self.redelivers = true;
         self
     }
 
-    /// Exactly these messages were settled as duplicates of an earlier version.
+    /// States that exactly these messages were settled as duplicates of an earlier version.
     pub fn duplicates(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.duplicates.get_or_insert_default().extend(ids);
         self
     }
 
-    /// Exactly these messages were too old to be started.
+    /// States that exactly these messages were too old to be started.
     pub fn expired(mut self, ids: impl IntoIterator<Item = Id>) -> Self {
         self.expired.get_or_insert_default().extend(ids);
         self
     }
 
-    /// Lanes coalesce.
+    /// States that lanes coalesce.
     pub fn coalescing(mut self) -> Self {
         self.coalescing = true;
         self
     }
 
-    /// Lanes handle versions in sequence.
+    /// States that lanes handle versions in sequence.
     pub fn sequencing(mut self) -> Self {
         self.sequencing = true;
         self
     }
 
-    /// These missing versions were reported: the key, the first and the last of them, and when. A gap must
-    /// be reported once it has been there for `patience`. For lanes whose versions must be contiguous.
+    /// States which missing versions were reported: the key, the first and the last of them, and
+    /// when. A gap must be reported once it has been there for `patience`. For lanes whose versions
+    /// must be contiguous.
     pub fn gaps(
         mut self,
         patience: Duration,
@@ -129,20 +132,20 @@ impl Evidence {
         self
     }
 
-    /// At most this many handlers run at once. While that many run, a lane may wait.
+    /// States that at most this many handlers run at once. While that many run, a lane may wait.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
     }
 
-    /// A failed attempt may delay its lane for at most this long.
+    /// States that a failed attempt may delay its lane for at most this long.
     pub fn backoff(mut self, longest: Duration) -> Self {
         self.backoff = longest;
         self
     }
 
-    /// A lane (with `None`, every lane) had a reason to wait in this time: it was halted or paused,
-    /// or there was no process.
+    /// States that a lane (with `None`, every lane) had a reason to wait in this time: it was
+    /// halted or paused, or there was no process.
     pub fn reason(mut self, key: impl Into<Option<Key>>, from: Instant, until: Instant) -> Self {
         self.reasons.push(Reason {
             key: key.into(),
@@ -152,26 +155,27 @@ impl Evidence {
         self
     }
 
-    /// No fault came after `stopped`. All work must end `within` that time after it, or after its
-    /// send.
+    /// States that no fault came after `stopped`. All work must end `within` that time after it, or
+    /// after its send.
     pub fn faults(mut self, stopped: Instant, within: Duration) -> Self {
         self.faults = Some(Faults { stopped, within });
         self
     }
 
-    /// This many lanes were left at quiescence.
+    /// States that this many lanes remained at quiescence.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
     }
 
-    /// This many of `max` permits were free at quiescence.
+    /// States that this many of `max` permits were free at quiescence.
     pub fn permits(mut self, free: usize, max: usize) -> Self {
         self.permits = Some(Permits { free, max });
         self
     }
 
-    /// The heap in bytes before the first message and at quiescence, and the allowed difference.
+    /// Adds the heap in bytes before the first message and at quiescence, and the allowed
+    /// difference.
     pub fn heap(mut self, before: u64, after: u64, slack: u64) -> Self {
         self.heap = Some(Heap {
             before,
@@ -181,13 +185,13 @@ impl Evidence {
         self
     }
 
-    /// A drain returned with this report.
+    /// Adds the report of a drain.
     pub fn drained(mut self, drained: Drained) -> Self {
         self.drained = Some(drained);
         self
     }
 
-    /// The throughput of the other keys with one key blocked for ever, and without.
+    /// Adds the throughput of the other keys with one key blocked for ever, and without.
     pub fn throughput(mut self, with_blocked: f64, without: f64) -> Self {
         self.throughput = Some(Throughput {
             with_blocked,
@@ -227,7 +231,7 @@ pub(super) struct Gaps {
     pub(super) reports: Vec<(Key, u64, u64, Instant)>,
 }
 
-/// Why a lane may wait.
+/// The reason why a lane may wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reason {
     pub(super) key: Option<Key>,
@@ -235,21 +239,21 @@ pub(super) struct Reason {
     pub(super) until: Instant,
 }
 
-/// By when work had to end.
+/// The time by which work had to end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Faults {
     pub(super) stopped: Instant,
     pub(super) within: Duration,
 }
 
-/// The permits that were left.
+/// The remaining permits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Permits {
     pub(super) free: usize,
     pub(super) max: usize,
 }
 
-/// The heap that was left.
+/// The remaining heap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Heap {
     pub(super) before: u64,

@@ -177,7 +177,7 @@ fn compare_unhandled(story: &Story<'_>, judgement: &mut Judgement, drained: &Dra
     }
 }
 
-/// Whether another message replaced it.
+/// Returns whether another message replaced it.
 fn is_replaced(story: &Story<'_>, message: &Message) -> bool {
     let stand_in = message
         .coalesced

@@ -1,4 +1,4 @@
-//! What one rule collects while it is judged.
+//! The findings about one rule while it is judged.
 
 use super::rule::Rule;
 use super::story::Story;

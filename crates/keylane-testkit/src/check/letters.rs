@@ -80,13 +80,13 @@ fn unlawful_attempts(story: &Story<'_>, id: Id, message: &Message) -> Vec<(Vec<u
     found
 }
 
-/// Whether a break in this range came before the end of the message was durable.
+/// Returns whether a break in this range came before the end of the message was durable.
 fn is_unknown_after(story: &Story<'_>, message: &Message, range: Range<usize>) -> bool {
     let breaks = story.breaks_between(range.start, range.end);
     breaks.iter().any(|b| message.is_unconfirmed_at(b.at))
 }
 
-/// Why a letter at `dead` is wrong. `neighbours` are the attempts of the key.
+/// Returns why a letter at `dead` is wrong. `neighbours` are the attempts of the key.
 fn unlawful_letter(
     story: &Story<'_>,
     message: &Message,
@@ -104,7 +104,7 @@ fn unlawful_letter(
     };
     let max = evidence.max_attempts.unwrap_or(last.attempt);
     let gave_up = match last.outcome {
-        // The process that was there after a break knows only that the last attempt had begun.
+        // After a break the next process knows only that the last attempt had begun.
         Some(Outcome::Ok) if last.attempt == max && is_unknown_after(story, message, end..dead) => {
             return None;
         }
@@ -117,7 +117,7 @@ fn unlawful_letter(
         return Some((vec![end, dead], what));
     }
     let first = neighbours.partition_point(|run| run.start < end);
-    // What was before it in the key may come again after a crash.
+    // Messages before it in the key may come again after a crash.
     let is_behind = |run: &Run| story.messages[&run.id].seq > message.seq;
     let overtaker = neighbours[first..]
         .iter()

@@ -70,7 +70,7 @@ fn work_ends(story: &Story<'_>, judgement: &mut Judgement) {
     }
 }
 
-/// When the last work on a message ended. `None` if some of it never ended.
+/// Returns when the last work on a message ended. `None` if some of it never ended.
 fn work_ended(story: &Story<'_>, id: Id, message: &Message) -> Option<usize> {
     let mut ended = story.settled_at(id)?;
     for run in story.runs_of(message) {
@@ -128,7 +128,7 @@ struct Gap<'a> {
     until: Instant,
 }
 
-/// The first unsettled message of a key, and where it was sent.
+/// Returns the first unsettled message of a key, and where it was sent.
 fn first_left(story: &Story<'_>, ids: &[Id]) -> Option<(Id, usize)> {
     let mut left = ids.iter().filter(|id| story.messages[id].is_accepted());
     let &id = left.find(|&&id| !story.is_settled(id))?;
@@ -165,7 +165,7 @@ fn judge_gap(
     }
 }
 
-/// The times in which this lane had a reason of its own to wait.
+/// Returns the times in which this lane had a reason of its own to wait.
 fn excuses(story: &Story<'_>, gap: &Gap<'_>) -> Vec<Span> {
     let evidence = story.evidence;
     let given = evidence.reasons.iter();
@@ -189,7 +189,7 @@ fn excuses(story: &Story<'_>, gap: &Gap<'_>) -> Vec<Span> {
     excuses
 }
 
-/// The longest time within `span` that is in `free` and in none of the sorted `excuses`.
+/// Returns the longest time within `span` that is in `free` and in none of the sorted `excuses`.
 fn longest_unexcused(span: Span, free: &[Span], excuses: &[Span]) -> Duration {
     let mut longest = Duration::ZERO;
     let first = free.partition_point(|&(_, until)| until <= span.0);
@@ -206,8 +206,8 @@ fn longest_unexcused(span: Span, free: &[Span], excuses: &[Span]) -> Duration {
     longest
 }
 
-/// The times in which fewer handlers ran than may run. Spans that touch are joined: a permit that
-/// is taken and given back at one instant was free all the time.
+/// Returns the times in which fewer handlers ran than may run. Spans that touch are joined: a
+/// permit that is taken and given back at one instant was free all the time.
 fn times_with_a_free_permit(story: &Story<'_>, last_time: Instant) -> Vec<Span> {
     let concurrency = story.evidence.concurrency.unwrap_or(usize::MAX);
     let mut changes: Vec<(usize, bool)> = Vec::new();

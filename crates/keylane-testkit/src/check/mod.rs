@@ -1,14 +1,14 @@
 //! The judge of histories.
 //!
 //! [`check`] reads a history and judges it by the rules I1 to I15, see [`Rule`]. It is a pure
-//! function of the records and of the [`Evidence`]. Evidence is what records do not contain, such
-//! as the allowed attempts, the counts of a report, or the heap that is left.
+//! function of the records and of the [`Evidence`]. Evidence is information that records do not
+//! contain, such as the allowed attempts, the counts of a report, or the remaining heap.
 //!
-//! A rule without its evidence never passes silently. The [`Verdict`] says of each rule that it
-//! holds, that it holds in part and what was missing, or why it was not judged.
+//! A rule without its evidence never passes silently. For each rule the [`Verdict`] says that it
+//! holds, that it holds in part and which evidence was missing, or why it was not judged.
 //! [`Verdict::assert_judged`] asserts that rules were judged.
 //!
-//! # What the rules assume
+//! # Assumptions of the rules
 //!
 //! - A crash ends attempts, a revoke does not; after either, a key may be delivered again.
 //! - "Un-acked" means that no ack was confirmed. In a history without ack events all messages are

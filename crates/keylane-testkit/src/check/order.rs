@@ -94,7 +94,8 @@ pub(super) fn order(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// Why `run` should not have followed `before` on their key, and which other message shows it.
+/// Returns why `run` should not have followed `before` on their key, and which other message shows
+/// it.
 fn disorder(story: &Story<'_>, key: Key, before: &Run, run: &Run) -> Option<(Option<Id>, String)> {
     if run.id == before.id {
         return None;
@@ -136,8 +137,8 @@ fn disorder(story: &Story<'_>, key: Key, before: &Run, run: &Run) -> Option<(Opt
     })
 }
 
-/// The first message of a key that was accepted before the break at `since` and not settled by
-/// `until`. It must come first.
+/// Returns the first message of a key that was accepted before the break at `since` and not settled
+/// by `until`. It must come first.
 fn first_waiting(story: &Story<'_>, key: Key, since: usize, until: usize) -> Option<Id> {
     let waits = |message: &Message, id: Id| {
         message.is_accepted()

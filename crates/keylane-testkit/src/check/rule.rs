@@ -9,13 +9,15 @@ pub enum Rule {
     NoLoss,
     /// I2: only accepted messages have events, and attempts are counted without gaps.
     NoInvention,
-    /// I3: attempts of one key never overlap; under two tokens only if the older's writes are refused.
+    /// I3: attempts of one key never overlap; under two tokens only if the older's writes are
+    /// refused.
     Exclusion,
     /// I4: first starts of a key follow acceptance; a rewind only after a crash or revoke.
     Order,
     /// I5: an ack only after a successful end or a durable dead letter.
     Acks,
-    /// I6: committed offsets never pass an incomplete one. Never judged: the events carry no offsets.
+    /// I6: committed offsets never pass an incomplete one. Never judged: the events carry no
+    /// offsets.
     Offsets,
     /// I7: a message is handled twice only if a crash left its ack unconfirmed.
     Duplicates,
@@ -29,7 +31,7 @@ pub enum Rule {
     Liveness,
     /// I12: tokens accepted by a sink never decrease.
     Fencing,
-    /// I13: at quiescence nothing is left behind.
+    /// I13: at quiescence no lane, permit or memory remains in use.
     Memory,
     /// I14: after a drain nothing runs, and every accepted message is in its report.
     Drain,

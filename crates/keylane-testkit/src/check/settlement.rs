@@ -133,7 +133,7 @@ pub(super) fn duplicates(story: &Story<'_>) -> Judgement {
     judgement
 }
 
-/// Why `run` should not have followed `before`, if so, and the events that show it.
+/// Returns why `run` should not have followed `before`, if so, and the events that show it.
 fn unlawful_repeat(
     story: &Story<'_>,
     message: &Message,
@@ -186,7 +186,7 @@ fn unlawful_repeat(
     None
 }
 
-/// Two settlements of one message, without a break between them that explains the second.
+/// Returns two settlements of one message, without a break between them that explains the second.
 fn settled_twice(story: &Story<'_>, id: Id, message: &Message) -> Option<(Vec<usize>, String)> {
     let done = message.done.first().copied();
     let dead = message.dead.first().copied();

@@ -61,7 +61,7 @@ impl Message {
         self.acceptance == Some(Acceptance::Ok)
     }
 
-    /// Whether its ack was not confirmed before `position`.
+    /// Returns whether its ack was not confirmed before `position`.
     pub(super) fn is_unconfirmed_at(&self, position: usize) -> bool {
         self.confirmed.is_none_or(|confirmed| confirmed > position)
     }
@@ -94,7 +94,7 @@ pub(super) struct Break {
 }
 
 impl Break {
-    /// Whether an attempt under `token` may be redelivered because of this break.
+    /// Returns whether an attempt under `token` may be redelivered because of this break.
     pub(super) fn concerns(&self, token: Token) -> bool {
         self.epoch.is_none_or(|epoch| token <= epoch)
     }
@@ -131,7 +131,7 @@ impl<'a> Story<'a> {
         story
     }
 
-    /// The key of a message. `None` if it is keyless or was never sent.
+    /// Returns the key of a message. `None` if it is keyless or was never sent.
     pub(super) fn key_of(&self, id: Id) -> Option<Key> {
         self.messages.get(&id).and_then(|message| message.key)
     }
@@ -140,13 +140,13 @@ impl<'a> Story<'a> {
         self.records[position].at
     }
 
-    /// The time of the last record.
+    /// Returns the time of the last record.
     pub(super) fn last_time(&self) -> Option<Instant> {
         let last = self.records.last().map(|record| record.at);
         self.evidence.quiescent.max(last)
     }
 
-    /// The attempts of each key, in the order of the starts.
+    /// Returns the attempts of each key, in the order of the starts.
     pub(super) fn runs_by_key(&self) -> BTreeMap<Key, Vec<&Run>> {
         let mut runs: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for run in &self.runs {
@@ -161,14 +161,15 @@ impl<'a> Story<'a> {
         message.runs.iter().map(|&index| &self.runs[index])
     }
 
-    /// The breaks strictly between two positions.
+    /// Returns the breaks strictly between two positions.
     pub(super) fn breaks_between(&self, from: usize, to: usize) -> &[Break] {
         let first = self.breaks.partition_point(|b| b.at <= from);
         let last = self.breaks.partition_point(|b| b.at < to);
         &self.breaks[first..last.max(first)]
     }
 
-    /// Where the message, or the message it was coalesced into, was first done or durably dead.
+    /// Returns where the message, or the message it was coalesced into, was first done or durably
+    /// dead.
     pub(super) fn settled_at(&self, id: Id) -> Option<usize> {
         self.stand_ins(id).find_map(|id| {
             let message = self.messages.get(&id)?;
@@ -182,13 +183,13 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// Whether the message, or the message it was coalesced into, is settled in any way.
+    /// Returns whether the message, or the message it was coalesced into, is settled in any way.
     pub(super) fn is_settled(&self, id: Id) -> bool {
         self.settled_at(id).is_some() || self.is_excused(id)
     }
 
-    /// Whether the test says that the message, or the message it was coalesced into, settled
-    /// without being handled: handed back, discarded, a duplicate, expired.
+    /// Returns whether the test says that the message, or the message it was coalesced into,
+    /// settled without being handled: handed back, discarded, a duplicate, expired.
     pub(super) fn is_excused(&self, id: Id) -> bool {
         let Evidence {
             handed_back,
@@ -205,15 +206,15 @@ impl<'a> Story<'a> {
         })
     }
 
-    /// The message, the message it was coalesced into, and so on, each once.
+    /// Returns the message, the message it was coalesced into, and so on, each once.
     fn stand_ins(&self, id: Id) -> impl Iterator<Item = Id> {
         let mut seen = BTreeSet::new();
         let next = |id: &Id| self.messages.get(id)?.coalesced.map(|(_, into)| into);
         std::iter::successors(Some(id), next).take_while(move |&id| seen.insert(id))
     }
 
-    /// The marked events and their neighbours: events of the same key and of the given messages,
-    /// crashes and revokes.
+    /// Returns the marked events and their neighbours: events of the same key and of the given
+    /// messages, crashes and revokes.
     pub(super) fn excerpt(&self, key: Option<Key>, ids: &[Id], marked: &[usize]) -> String {
         let concerned: Vec<usize> = (0..self.records.len())
             .filter(|&at| marked.contains(&at) || self.concerns(at, key, ids))

@@ -1,10 +1,10 @@
-//! What the checker returns when no rule is broken.
+//! The result of the checker when no rule is broken.
 
 use std::fmt;
 
 use super::rule::Rule;
 
-/// No rule was broken. Says which rules could be judged.
+/// A result without a broken rule. It says which rules could be judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     findings: Vec<(Rule, Finding)>,
@@ -16,12 +16,12 @@ impl Verdict {
         Self { findings }
     }
 
-    /// The finding about `rule`.
+    /// Returns the finding about `rule`.
     pub fn finding(&self, rule: Rule) -> &Finding {
         &self.findings[rule as usize].1
     }
 
-    /// Every rule and its finding, in order.
+    /// Returns every rule and its finding, in order.
     pub fn findings(&self) -> impl Iterator<Item = (Rule, &Finding)> {
         self.findings.iter().map(|(rule, finding)| (*rule, finding))
     }
@@ -30,7 +30,7 @@ impl Verdict {
     ///
     /// # Panics
     ///
-    /// If one of them was not judged, or only in part.
+    /// Panics if one of them was not judged, or only in part.
     #[track_caller]
     pub fn assert_judged(&self, rules: &[Rule]) {
         let lacking: Vec<_> = rules

@@ -1,4 +1,4 @@
-//! What the checker returns when a rule is broken.
+//! A broken rule, as the checker returns it.
 
 use std::error::Error;
 use std::fmt;

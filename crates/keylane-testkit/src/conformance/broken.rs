@@ -1,11 +1,11 @@
-//! Why a case has failed.
+//! The reason why a case has failed.
 
 use std::error::Error;
 use std::fmt;
 
 use keylane::error::BoxError;
 
-/// What a source has done wrong.
+/// A mistake of a source.
 ///
 /// `Debug` prints the text of `Display` on lines of its own, so the panic message of an `expect` is
 /// readable.
@@ -18,7 +18,7 @@ impl Broken {
     }
 }
 
-/// `Err` with this text, unless it holds.
+/// Returns `Err` with this text, unless `holds` is true.
 pub(super) fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<(), Broken> {
     match holds {
         true => Ok(()),

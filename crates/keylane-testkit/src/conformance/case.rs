@@ -1,4 +1,4 @@
-//! The cases of the suite, and what each needs.
+//! The cases of the suite, and their requirements.
 
 use std::fmt;
 
@@ -13,42 +13,42 @@ use super::outcome::Found;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Case {
-    /// What is not declared is refused with
+    /// The source refuses features that it does not declare, with
     /// [`SourceError::unsupported`](keylane::source::SourceError).
     Refusals,
     /// The messages of a key are handled in order, and one after the other.
     Order,
-    /// A slow key does not hold up the others.
+    /// A slow key does not delay the others.
     SlowKey,
-    /// A key whose lane is full does not hold up the others.
+    /// A key whose lane is full does not delay the others.
     HotKey,
     /// A source hands over no more than there is room for.
     Room,
-    /// A source that has nothing says so in time.
+    /// A source without messages reports that in time.
     Idle,
     /// A `receive` that is dropped loses nothing.
     DroppedReceive,
     /// A message that fails is tried again, before the others of its key.
     Retry,
-    /// A message that is given up has its dead letter before its key goes on.
+    /// A message that fails for good has its dead letter before its key goes on.
     DeadLetter,
     /// The same with dead letters that the source keeps.
     DeadLetterAtSource,
-    /// What cannot be decoded has its dead letter, in the order of its key.
+    /// A message that cannot be decoded has its dead letter, in the order of its key.
     Undecodable,
-    /// Keys and payloads come as they were sent: large, empty, missing, binary.
+    /// Keys and payloads arrive as they were sent: large, empty, missing, binary.
     Payloads,
-    /// What was acked does not come again.
+    /// An acked message does not come again.
     Acked,
-    /// What was not handled at the end comes again, in order.
+    /// A message that was not handled at the end comes again, in order.
     HandedBack,
-    /// What is given back comes again in the same generation, in order.
+    /// A nacked message comes again in the same generation, in order.
     Nack,
-    /// An ack that did not arrive: the message comes again.
+    /// An ack is lost: the message comes again.
     AckLost,
     /// An ack of an older delivery does not ack a newer one.
     StaleAck,
-    /// What settles after its generation was lost is not told.
+    /// A message that settles after its generation was lost is not reported to the source.
     LateAck,
     /// A revoke while messages are parked.
     RevokeParked,
@@ -60,7 +60,7 @@ pub enum Case {
     RevokeHalted,
     /// Ownership is lost with work in every state.
     Lost,
-    /// Two stops at once, while messages come: one report, which adds up.
+    /// Two stops at once, while messages arrive: one report, which adds up.
     Stop,
     /// The server restarts.
     Restart,
@@ -68,9 +68,9 @@ pub enum Case {
     Kill,
     /// Each message comes two to five times: late, out of order, after its ack.
     Storm,
-    /// A stall without an error is found, and ended.
+    /// A stall without an error is detected, and ended.
     Stall,
-    /// What is held for longer than its lease comes again, unless it is extended.
+    /// A message that is held for longer than its lease comes again, unless the lease is extended.
     Lease,
     /// Positions are read again.
     RandomAccess,
@@ -82,7 +82,7 @@ pub enum Case {
     ProcessKilled,
 }
 
-/// Why a case is not run.
+/// The reason why a case is not run.
 type Lacking = Option<String>;
 
 impl Case {
@@ -123,7 +123,8 @@ impl Case {
         Case::ProcessKilled,
     ];
 
-    /// Its name, as the tests of [`conformance_tests!`](crate::conformance_tests) have it.
+    /// Returns its name, which is also that of its test in
+    /// [`conformance_tests!`](crate::conformance_tests).
     pub fn name(self) -> &'static str {
         match self {
             Self::Refusals => "refusals",
@@ -162,12 +163,12 @@ impl Case {
         }
     }
 
-    /// The case of this name.
+    /// Returns the case of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|case| case.name() == name)
     }
 
-    /// Runs it, if the harness can and the source declares what it is about.
+    /// Runs the case, if the harness supports it and the source declares the feature.
     pub async fn run<H: Harness>(self, harness: &H) -> Found {
         let run = async {
             let site = harness.site(self.name()).await?;
@@ -181,7 +182,7 @@ impl Case {
             self.run_at(site, features, harness).await?;
             Ok::<_, Broken>(Found::Passed)
         };
-        // Nothing waits for ever: each wait of a case has the patience of the harness.
+        // No wait is endless: each wait of a case has the patience of the harness.
         run.await.unwrap_or_else(Found::Failed)
     }
 

@@ -1,4 +1,4 @@
-//! A source that a case drives by itself, without a dispatcher.
+//! A source that a case drives directly, without a dispatcher.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ pub(super) struct Direct<S: Source> {
     patience: Duration,
 }
 
-/// What a source has handed over.
+/// The messages that a source has handed over.
 pub(super) type Handed<S> = Vec<Delivery<RawMessage, <S as Source>::Position>>;
 
-/// The ids of what was handed over, in order.
+/// Returns the ids of the messages, in order.
 pub(super) fn ids<P>(handed: &[Delivery<RawMessage, P>]) -> Vec<Id> {
     let ids = handed.iter().map(|delivery| id_of(&delivery.message));
     ids.map(Option::unwrap_or_default).collect()
@@ -59,7 +59,7 @@ impl<S: Source<Message = RawMessage>> Direct<S> {
                 Ok(Ok(Received::End)) => break,
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Err(Broken::new(error.to_string())),
-                // That it did not return in time is for another case.
+                // Another case tests that it returns in time.
                 Err(_) => break,
             }
         }

@@ -1,4 +1,4 @@
-//! What a connector brings for the suite.
+//! The interface between a connector and the suite.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,36 +13,37 @@ use crate::history::History;
 /// See the [module](super) for an example.
 #[keylane::async_trait]
 pub trait Harness: Send + Sync {
-    /// Where one case runs.
+    /// The site of one case.
     type Site: Site;
 
-    /// Makes an empty site for one case: a new queue, topic or table.
+    /// Creates an empty site for one case: a new queue, topic or table.
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn site(&self, case: &str) -> Result<Self::Site, BoxError>;
 
-    /// What [`Site::inject`] can do. Cases that need something else are left out, and the
-    /// [`Outcome`](super::Outcome) says so.
+    /// Returns the faults that [`Site::inject`] supports. Cases that need another one are left out,
+    /// and the [`Outcome`](super::Outcome) says so.
     fn faults(&self) -> Vec<Fault> {
         Vec::new()
     }
 
-    /// How long to wait for what should happen, such as the redelivery of a message; 30 seconds by
-    /// default. More than the time after which the server gives up on a consumer.
+    /// Returns how long to wait for an expected event, such as the redelivery of a message; 30
+    /// seconds by default. It must be longer than the time after which the server gives up on a
+    /// consumer.
     fn patience(&self) -> Duration {
         Duration::from_secs(30)
     }
 
     /// Runs a process that consumes messages, kills it (`SIGKILL`) at random points, starts it
-    /// again until all is handled, and returns what happened, with an
-    /// [`Event::Crash`](crate::Event::Crash) for each kill. `None`: it cannot, and the case is left
-    /// out.
+    /// again until all messages are handled, and returns the history, with an
+    /// [`Event::Crash`](crate::Event::Crash) for each kill. `None`: the harness cannot do this, and
+    /// the case is left out.
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn kill_process(&self) -> Result<Option<History>, BoxError> {
         Ok(None)
     }
@@ -51,61 +52,61 @@ pub trait Harness: Send + Sync {
 /// A queue, topic or table of its own.
 #[keylane::async_trait]
 pub trait Site: Send + Sync {
-    /// What is tested.
+    /// The source under test.
     type Source: Source<Message = RawMessage>;
 
-    /// A new source of this site. There may be others.
+    /// Returns a new source of this site. There may be others.
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn source(&self) -> Result<Self::Source, BoxError>;
 
     /// Publishes messages in this order. They are durable when it returns.
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn publish(&self, messages: Vec<RawMessage>) -> Result<(), BoxError>;
 
-    /// How many messages would still be handed over if all sources were gone now. For a server that
-    /// cannot tell: more than 0 until it is certain.
+    /// Returns how many messages would still be handed over if all sources were gone now. A server
+    /// that cannot know returns more than 0 until it is certain.
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn left(&self) -> Result<usize, BoxError>;
 
-    /// The messages whose dead letters the source has kept. For sources with
+    /// Returns the messages whose dead letters the source has kept. For sources with
     /// [`dead_letters`](keylane::source::Features::dead_letters).
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn letters(&self) -> Result<Vec<RawMessage>, BoxError> {
         Ok(Vec::new())
     }
 
-    /// Nothing more is published. For [finite](keylane::source::Features::finite) sources.
+    /// Ends the publication. For [finite](keylane::source::Features::finite) sources.
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn end(&self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// Makes this happen. Called for the declared [faults](Harness::faults) only.
+    /// Causes this fault. Called for the declared [faults](Harness::faults) only.
     ///
     /// # Errors
     ///
-    /// The case fails with it.
+    /// An error fails the case.
     async fn inject(&self, fault: Fault) -> Result<(), BoxError> {
         Err(format!("the harness cannot inject {fault}").into())
     }
 }
 
-/// What a harness may be able to do to its server.
+/// A fault that a harness may cause at its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -113,13 +114,14 @@ pub enum Fault {
     Restart,
     /// The server is killed, and runs again when the call returns.
     Kill,
-    /// The open connections get no answer any more, and no error. New ones do.
+    /// The open connections get neither answers nor errors any more. New ones do.
     Stall,
     /// The next ack does not arrive: the connection is cut before it.
     CutBeforeAck,
-    /// The server asks all sources for what they own, and gives it to them again.
+    /// The server asks all sources to release their partitions, and assigns them again.
     Revoke,
-    /// The same without asking: it takes it away as if they had been silent for too long.
+    /// The same without a request: the server takes them away as if the sources had been silent for
+    /// too long.
     Lose,
     /// From now on each message is handed over two to five times: late, out of order, after its
     /// ack.

@@ -2,13 +2,12 @@
 //!
 //! A connector implements [`Harness`] over its real server, and runs every case of the suite
 //! against it. A case drives the source through the public API alone, and the history checker
-//! judges what has happened. Of a source that does not declare a feature, the suite checks that it
-//! refuses what belongs to it; the cases about the feature are left out, and the [`Outcome`] says
-//! so.
+//! judges the result. If a source does not declare a feature, the suite checks that the source
+//! refuses its calls; the cases about the feature are left out, and the [`Outcome`] says so.
 //!
 //! # Examples
 //!
-//! The reference source, as a connector would do it:
+//! The reference source, used as a connector would use it:
 //!
 //! ```
 //! use keylane::error::BoxError;
@@ -88,13 +87,13 @@ pub async fn run<H: Harness>(harness: &H) -> Outcome {
     outcome
 }
 
-/// All cases, in the order in which [`run`] runs them.
+/// Returns all cases, in the order in which [`run`] runs them.
 pub fn cases() -> impl Iterator<Item = Case> {
     Case::ALL.into_iter()
 }
 
-/// Writes one `#[tokio::test]` for each case of the suite. The argument is an expression that makes
-/// the [`Harness`]; the arguments in brackets, if any, are those of `#[tokio::test]`.
+/// Writes one `#[tokio::test]` for each case of the suite. The argument is an expression that
+/// creates the [`Harness`]; the arguments in brackets, if any, are those of `#[tokio::test]`.
 ///
 /// ```
 /// # mod tests {

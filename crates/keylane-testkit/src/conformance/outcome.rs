@@ -1,39 +1,39 @@
-//! What the suite has found.
+//! The results of the suite.
 
 use std::fmt;
 
 use super::broken::Broken;
 use super::case::Case;
 
-/// What became of each case.
+/// The results of all cases.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub(super) found: Vec<(Case, Found)>,
 }
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The source has done as it must.
+    /// The source behaves as it must.
     Passed,
-    /// It has not.
+    /// The source breaks the contract.
     Failed(Broken),
     /// The case was not run, for this reason.
     LeftOut(String),
 }
 
 impl Outcome {
-    /// Every case, and what became of it.
+    /// Returns every case and its result.
     pub fn cases(&self) -> impl Iterator<Item = (Case, &Found)> {
         self.found.iter().map(|(case, found)| (*case, found))
     }
 
-    /// The names of the cases that failed.
+    /// Returns the names of the cases that failed.
     pub fn failed(&self) -> Vec<&'static str> {
         self.names(|found| matches!(found, Found::Failed(_)))
     }
 
-    /// The names of the cases that were not run.
+    /// Returns the names of the cases that were not run.
     pub fn left_out(&self) -> Vec<&'static str> {
         self.names(|found| matches!(found, Found::LeftOut(_)))
     }
@@ -42,7 +42,7 @@ impl Outcome {
     ///
     /// # Panics
     ///
-    /// If one has, with all of them.
+    /// Panics if one has failed, with all failures.
     #[track_caller]
     pub fn assert_passed(&self) {
         assert!(self.failed().is_empty(), "\n{self}");
@@ -55,11 +55,11 @@ impl Outcome {
 }
 
 impl Found {
-    /// Asserts that it has not failed. One that was left out has not.
+    /// Asserts that the case has not failed. A case that was left out has not failed.
     ///
     /// # Panics
     ///
-    /// If it has.
+    /// Panics if it has failed.
     #[track_caller]
     pub fn assert_passed(&self) {
         assert!(!matches!(self, Self::Failed(_)), "{self}");

@@ -1,4 +1,4 @@
-//! Where one case plays: a site, what was published there, and what was seen.
+//! The stage of one case: a site, its published messages, and the observations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,13 +27,13 @@ pub(super) const REVOKE_WITHIN: Duration = Duration::from_millis(300);
 /// How long a source may be silent.
 pub(super) const STALL_AFTER: Duration = Duration::from_secs(2);
 
-/// How long to wait for what should not happen.
+/// How long to wait for an event that should not happen.
 pub(super) const A_WHILE: Duration = Duration::from_millis(200);
 
-/// Most handlers that run at once.
+/// The most handlers that run at once.
 const CONCURRENCY: usize = 16;
 
-/// What a case can be judged by in the end.
+/// The rules that judge a case at its end.
 const RULES: [Rule; 5] = [
     Rule::NoLoss,
     Rule::NoInvention,
@@ -54,7 +54,8 @@ pub(super) struct Stage<T: Site> {
     last_id: Id,
 }
 
-/// The builder of a consumer. An attempt that a revoke has ended may count, so there are several.
+/// Returns the builder of a consumer. An attempt that a revoke has ended may count, so there are
+/// several.
 pub(super) fn consumer()
 -> Builder<Bytes, RawMessage, ScriptError, impl Fn(&RawMessage) -> Option<Bytes> + Send + Sync> {
     Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
@@ -64,7 +65,7 @@ pub(super) fn consumer()
         .on_exhausted(OnExhausted::Halt)
 }
 
-/// The script as a handler.
+/// Returns the script as a handler.
 pub(super) fn handler(
     script: Script,
 ) -> impl Fn(Context<Bytes>, RawMessage) -> Scripted + Send + Sync + 'static {
@@ -74,17 +75,17 @@ pub(super) fn handler(
     }
 }
 
-/// A consumer with the script as its handler.
+/// Returns a consumer with the script as its handler.
 pub(super) fn spawn(script: Script) -> Result<Consumer, Broken> {
     built(consumer().spawn(handler(script)))
 }
 
-/// A dispatcher that was built.
+/// Returns the dispatcher, or fails the case.
 pub(super) fn built<D>(spawned: Result<D, keylane::error::BuildError>) -> Result<D, Broken> {
     spawned.map_err(|error| Broken::new(error.to_string()))
 }
 
-/// How the suite consumes. Real servers are in real time, so the times are short.
+/// Returns the settings of all intakes. Real servers run in real time, so the times are short.
 pub(super) fn settings() -> IntakeSettings {
     IntakeSettings::new()
         .revoke_within(REVOKE_WITHIN)
@@ -154,7 +155,7 @@ impl<T: Site> Stage<T> {
         self.intake_of(consumer, self.watched().await?, settings)
     }
 
-    /// Consumes a source of this site with something around it.
+    /// Consumes a source of this site inside a wrapper.
     pub(super) fn intake_of(
         &self,
         consumer: &Consumer,
@@ -165,13 +166,13 @@ impl<T: Site> Stage<T> {
         intake.map_err(|error| Broken::new(format!("it cannot be consumed: {error}")))
     }
 
-    /// A source of this site that is watched.
+    /// Returns a source of this site that is watched.
     pub(super) async fn watched(&self) -> Result<Witnessed<T::Source>, Broken> {
         let source = self.site.source().await?;
         Ok(Witnessed::new(source, &self.witness))
     }
 
-    /// A source that the case drives by itself.
+    /// Returns a source that the case drives by itself.
     pub(super) async fn direct(&self) -> Result<Direct<T::Source>, Broken> {
         let mut direct = Direct::new(self.site.source().await?, self.patience);
         direct.open().await?;
@@ -244,7 +245,7 @@ impl<T: Site> Stage<T> {
         Ok(report)
     }
 
-    /// Everything was handled: waits until the server has nothing left, stops, and judges.
+    /// Waits until the server has nothing left, stops, and judges. Every message must be handled.
     pub(super) async fn finish(self, intake: Intake, evidence: Evidence) -> Result<(), Broken> {
         self.nothing_left().await?;
         self.stop(intake).await?;
@@ -283,7 +284,7 @@ impl<T: Site> Stage<T> {
     }
 }
 
-/// S7: received = acked + dead-lettered + nacked + given back.
+/// Checks S7: received = acked + dead-lettered + nacked + given back.
 pub(super) fn adds_up(report: &IntakeReport) -> Result<(), Broken> {
     let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
     expect(sum == report.received, || {

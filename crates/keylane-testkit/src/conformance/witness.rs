@@ -1,4 +1,4 @@
-//! A source around the source under test, which writes down what passes through it.
+//! A wrapper around the source under test, which records its calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use super::message::id_of;
 use crate::events::Id;
 use crate::history::History;
 
-/// What was seen of all sources of one stage.
+/// The observations of all sources of one stage.
 ///
 /// A handle: clones are the same witness.
 #[derive(Clone)]
@@ -25,20 +25,20 @@ pub(super) struct Witness {
 #[derive(Default)]
 struct Book {
     published: BTreeSet<Id>,
-    /// What the contract forbids, and yet was done.
+    /// Violations of the contract.
     wrong: Vec<String>,
     /// The deliveries that are held, and the generation of each.
     held: BTreeMap<u64, Generation>,
     most_held: usize,
-    /// Ids whose ack could not be told.
+    /// Ids whose ack could not be sent.
     untold: Vec<Id>,
-    /// Ids whose ack was told and not confirmed.
+    /// Ids whose ack was sent and not confirmed.
     unconfirmed: Vec<Id>,
     seen: Seen,
     last_number: u64,
 }
 
-/// How often things were seen.
+/// The counts of observed events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) delivered: u64,
@@ -57,7 +57,7 @@ impl Witness {
         }
     }
 
-    /// These will be published.
+    /// Announces messages that will be published.
     pub(super) fn expect(&self, ids: impl IntoIterator<Item = Id>) {
         self.lock().published.extend(ids);
     }
@@ -66,23 +66,23 @@ impl Witness {
         self.lock().seen
     }
 
-    /// How many deliveries were held at most, and how many are now.
+    /// Returns how many deliveries were held at most, and how many are now.
     pub(super) fn held(&self) -> (usize, usize) {
         let book = self.lock();
         (book.most_held, book.held.len())
     }
 
-    /// The messages whose ack could not be told.
+    /// Returns the messages whose ack could not be sent.
     pub(super) fn untold(&self) -> Vec<Id> {
         self.lock().untold.clone()
     }
 
-    /// What the contract forbids, and yet was done.
+    /// Returns the violations of the contract.
     pub(super) fn wrong(&self) -> Vec<String> {
         self.lock().wrong.clone()
     }
 
-    /// Whatever is held or not confirmed may come again from now on.
+    /// Allows held and unconfirmed messages to come again from now on.
     fn part(&self) {
         let mut book = self.lock();
         for id in std::mem::take(&mut book.unconfirmed) {
@@ -101,7 +101,7 @@ impl Witness {
 pub(super) struct Witnessed<S: Source> {
     inner: S,
     witness: Witness,
-    /// What the inner source hands over. It stays here if `receive` is dropped.
+    /// The messages that the inner source hands over. They stay here if `receive` is dropped.
     buffer: Deliveries<S::Message, S::Position>,
     was_open: bool,
 }
@@ -110,7 +110,7 @@ pub(super) struct Witnessed<S: Source> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Watched<P> {
     position: P,
-    /// Which delivery it is, of all that the witness has seen.
+    /// The number of the delivery among all that the witness has seen.
     number: u64,
     id: Option<Id>,
     generation: Generation,
@@ -166,7 +166,7 @@ impl<S: Source<Message = RawMessage>> Witnessed<S> {
         }
     }
 
-    /// Looks at the answer of a call.
+    /// Inspects the answer of a call.
     fn answered<R>(&self, answer: Result<R, SourceError>) -> Result<R, SourceError> {
         if answer.as_ref().is_err_and(|error| !error.is_unsupported()) {
             self.witness.lock().seen.failures += 1;
@@ -241,7 +241,7 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
                 Received::Lost(generations)
             }
             Received::Recalled(positions) => {
-                // The positions are those of the source: it recalls what it has handed over.
+                // The positions belong to the source: it recalls messages that it has handed over.
                 drop(positions);
                 Received::Messages
             }
@@ -334,7 +334,7 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
             ..
         } = letter;
         let inner = SourceLetter::new(position.position, attempts, cause, why);
-        // An error is no end of the session: the letter is offered again.
+        // An error does not end the session: the letter is offered again.
         self.inner.dead_letter(inner).await?;
         if let Some(id) = position.id {
             self.witness.history.dead(id);

@@ -1,4 +1,4 @@
-//! What a test sees of the reference server.
+//! The state of the reference server, as a test sees it.
 
 use keylane::source::RawMessage;
 
@@ -10,17 +10,17 @@ pub struct Entry {
     pub partition: u32,
     /// The place in the partition, from 0.
     pub offset: u64,
-    /// What was published.
+    /// The published message.
     pub message: RawMessage,
-    /// Where it is.
+    /// The state of the message.
     pub standing: MessageState,
-    /// Attempts that were started, if the server counts them.
+    /// Attempts that have started, if the server counts them.
     pub attempts: u32,
     /// How often it was handed over.
     pub deliveries: u32,
 }
 
-/// Where a message is.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MessageState {
     /// It waits to be handed over.
@@ -29,14 +29,14 @@ pub enum MessageState {
     Held,
     /// It was given back to a server that does not take it in this generation.
     Returned,
-    /// It was settled, and the server does not remember that if it dies now.
+    /// It was settled, but the server forgets that if it dies now.
     Settled(Fate),
     /// It was settled, for ever.
     Confirmed(Fate),
 }
 
 impl MessageState {
-    /// Whether it was settled.
+    /// Returns whether it was settled.
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Settled(_) | Self::Confirmed(_))
     }
@@ -49,7 +49,7 @@ pub enum Fate {
     Done,
     /// Its dead letter was durable.
     DeadLettered,
-    /// It was given up by a policy.
+    /// A policy discarded it.
     Discarded,
 }
 
@@ -65,7 +65,7 @@ pub struct KeptLetter {
     pub why: String,
 }
 
-/// What has happened at the server so far.
+/// Counts of events at the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -73,15 +73,16 @@ pub struct Counts {
     pub opened: u64,
     /// Deliveries.
     pub delivered: u64,
-    /// Settlements of a generation or a delivery that was over. A well-behaved server ignores them.
+    /// Settlements for a generation or a delivery that was over. A well-behaved server ignores
+    /// them.
     pub stale: u64,
-    /// Settlements of what was settled already.
+    /// Settlements for messages that were settled already.
     pub repeated: u64,
     /// Calls of `confirm`.
     pub confirms: u64,
     /// Deliveries whose lease was extended.
     pub extended: u64,
-    /// Attempts that were told to the [`StartGuard`](keylane::source::StartGuard).
+    /// Attempts that the [`StartGuard`](keylane::source::StartGuard) was told of.
     pub starts: u64,
     /// The most deliveries that were held at one moment.
     pub most_held: usize,

@@ -1,4 +1,4 @@
-//! Faults of the reference server, to be ordered by a test.
+//! Faults of the reference server that a test orders.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::plan::Storm;
 use super::server::ReferenceServer;
 use crate::scenario::Random;
 
-/// What a call answers whose effect is lost.
+/// The answer of a call whose effect is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
-    /// Everything is fine.
+    /// Success.
     #[default]
     Silent,
     /// An error.
@@ -53,100 +53,100 @@ impl Faults {
         Self { server }
     }
 
-    /// The next `times` settlements never arrive. A lost settlement that was not told makes the
-    /// next `confirm` fail, unless that is lost as well.
+    /// Loses the next `times` settlements. A silent loss makes the next `confirm` fail, unless that
+    /// is lost as well.
     pub fn lose_settles(&self, times: usize, loss: Loss) {
         self.server.plan(|plan| plan.lost_settles = (times, loss));
     }
 
-    /// The next `times` calls of `confirm` do nothing.
+    /// Makes the next `times` calls of `confirm` do nothing.
     pub fn lose_confirms(&self, times: usize, loss: Loss) {
         self.server.plan(|plan| plan.lost_confirms = (times, loss));
     }
 
-    /// The next `times` settlements find the connection cut: they do not arrive, and the session is
-    /// over.
+    /// Cuts the connection before the next `times` settlements: they do not arrive, and the session
+    /// is over.
     pub fn cut_before_ack(&self, times: usize) {
         self.server.plan(|plan| plan.cuts = times);
     }
 
-    /// The next hand-over has so many messages more than it has room for.
+    /// Makes the next hand-over contain so many messages more than it has room for.
     pub fn hand_over_beyond_room(&self, messages: usize) {
         self.server.plan(|plan| plan.beyond_room = messages);
     }
 
-    /// The next `messages` are handed over twice, under one position.
+    /// Hands the next `messages` over twice, under one position.
     pub fn hand_over_twice(&self, messages: usize) {
         self.server.plan(|plan| plan.twice = messages);
     }
 
-    /// The next `times` calls of this kind panic. The panic hook is not called.
+    /// Makes the next `times` calls of this kind panic. The panic hook is not called.
     pub fn panic_in(&self, call: Call, times: usize) {
         self.server.plan(|plan| plan.panics.insert(call, times));
     }
 
-    /// The next `times` calls of this kind return an error, and do nothing.
+    /// Makes the next `times` calls of this kind return an error, and do nothing.
     pub fn fail(&self, call: Call, times: usize) {
         self.server.plan(|plan| plan.errors.insert(call, times));
     }
 
-    /// Each call takes this time, before anything else.
+    /// Makes each call take this time first.
     pub fn be_slow(&self, delay: Duration) {
         self.server.plan(|plan| plan.delay = delay);
     }
 
-    /// The next `times` dead letters are refused.
+    /// Refuses the next `times` dead letters.
     pub fn refuse_letters(&self, times: usize) {
         self.server.plan(|plan| plan.refused_letters = times);
     }
 
-    /// The next `times` attempts may not start.
+    /// Refuses the next `times` starts of attempts.
     pub fn refuse_starts(&self, times: usize) {
         self.server.plan(|plan| plan.refused_starts = times);
     }
 
-    /// An attempt is noted when it has been asked for so many times.
+    /// Notes an attempt only after so many requests for it.
     pub fn note_starts_after(&self, asks: u32) {
         self.server.plan(|plan| plan.asks_until_noted = asks);
     }
 
-    /// Each message is handed over two to five times: again at random moments within this time
-    /// after the first delivery, before or after its ack.
+    /// Hands each message over two to five times: again at random moments within this time after
+    /// the first delivery, before or after its ack.
     pub fn storm(&self, seed: u64, within: Duration) {
         let random = Random::new(seed);
         self.server
             .plan(|plan| plan.storm = Some(Storm { random, within }));
     }
 
-    /// Settlements of deliveries that are over count, from now on.
+    /// Makes settlements of deliveries that are over count, from now on.
     pub fn accept_stale(&self) {
         self.server.plan(|plan| plan.accepts_stale = true);
     }
 
-    /// The source says that this part of it fails.
+    /// Makes the source report that this part of it fails.
     pub fn fail_part(&self, part: &str, why: &str) {
         let news = (part.to_owned(), Some(why.to_owned()));
         self.server.change(|state| state.plan.parts.push(news));
     }
 
-    /// The source says that this part of it works again.
+    /// Makes the source report that this part of it works again.
     pub fn recover_part(&self, part: &str) {
         let news = (part.to_owned(), None);
         self.server.change(|state| state.plan.parts.push(news));
     }
 
-    /// Hands the chosen messages over once more, whether they are held, acked or neither.
+    /// Hands the chosen messages over once more, whatever their state.
     pub fn redeliver(&self, chosen: impl Fn(&RawMessage) -> bool) {
         self.server
             .change(|state| state.redeliver(Instant::now(), chosen));
     }
 
-    /// Loses the chosen messages: they are never handed over again, and no handler has run for them.
+    /// Loses the chosen messages: they are never handed over again, and no handler runs for them.
     pub fn forget(&self, chosen: impl Fn(&RawMessage) -> bool) {
         self.server.change(|state| state.forget(chosen));
     }
 
-    /// No fault that was ordered before happens any more.
+    /// Cancels all earlier orders.
     pub fn none(&self) {
         self.server
             .plan(|plan| *plan = super::plan::Plan::default());

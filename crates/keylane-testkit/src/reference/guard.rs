@@ -22,7 +22,7 @@ impl AttemptCounter {
         }
     }
 
-    /// How often this attempt was asked for before, while it is not noted.
+    /// Returns how often this attempt was asked for before, while it is not noted.
     fn ask(&self, place: Place, attempt: u32) -> Option<u32> {
         let asks = self.server.change(|state| state.asks_until_noted());
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);

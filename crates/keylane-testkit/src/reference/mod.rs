@@ -1,4 +1,4 @@
-//! A source in memory that can be told to misbehave.
+//! A source in memory with faults that a test orders.
 //!
 //! ```text
 //!  test ── publish, faults ──► ReferenceServer ◄── receive, settle, confirm ── ReferenceSource
@@ -6,12 +6,13 @@
 //!    └──── entries, counts ─────────┘                      one session for each `open` ─┘
 //! ```
 //!
-//! The server outlives its sources. What a source has not acked comes again in its next session, in
-//! a session of another source, or in the next generation. Time is Tokio's, so tests can pause it.
+//! The server outlives its sources. A message that a source has not acked comes again in its next
+//! session, in a session of another source, or in the next generation. Time is Tokio's, so tests
+//! can pause it.
 //!
 //! # Examples
 //!
-//! Three messages, of which the first is handled again because its ack was lost:
+//! Three messages; the first is handled again because its ack was lost:
 //!
 //! ```
 //! use keylane::source::{Features, RawMessage};

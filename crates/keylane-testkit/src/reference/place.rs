@@ -1,8 +1,8 @@
-//! What names a delivery to the reference server.
+//! The position of a delivery of the reference server.
 
 use std::fmt;
 
-/// A message at the reference server, and which delivery of it this is.
+/// A message at the reference server, and the number of its delivery.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The partition.

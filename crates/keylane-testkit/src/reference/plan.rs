@@ -1,4 +1,4 @@
-//! What the server is to do wrong next.
+//! The next faults of the server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

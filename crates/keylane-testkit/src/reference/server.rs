@@ -23,13 +23,13 @@ pub struct ReferenceServer {
 
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Something has changed that a source or a test may wait for.
+    /// Notified after each change that a source or a test may wait for.
     pub(super) changed: Notify,
 }
 
 impl ReferenceServer {
-    /// A server without messages, with one partition. It does what these features say, and refuses
-    /// the rest.
+    /// Creates a server without messages, with one partition. It supports these features, and
+    /// refuses the others.
     pub fn new(features: Features) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -39,11 +39,11 @@ impl ReferenceServer {
         }
     }
 
-    /// With so many partitions. A key is in one of them; each source that is open owns some.
+    /// Sets the number of partitions. A key is in one of them; each open source owns some.
     ///
     /// # Panics
     ///
-    /// If it is 0, or if there are messages already.
+    /// Panics if it is 0, or if there are messages already.
     #[must_use]
     pub fn partitions(self, count: usize) -> Self {
         let mut state = self.lock();
@@ -61,12 +61,12 @@ impl ReferenceServer {
         self
     }
 
-    /// What it can do.
+    /// Returns its features.
     pub fn features(&self) -> Features {
         self.lock().features
     }
 
-    /// A new source of this server.
+    /// Returns a new source of this server.
     pub fn source(&self) -> ReferenceSource {
         ReferenceSource::new(self.clone())
     }
@@ -80,13 +80,13 @@ impl ReferenceServer {
         });
     }
 
-    /// Nothing more will be published. A [finite](Features::finite) server says so once everything
+    /// Ends the publication. A [finite](Features::finite) server reports its end once every message
     /// was handed over.
     pub fn end(&self) {
         self.change(|state| state.is_ended = true);
     }
 
-    /// All messages, partition by partition.
+    /// Returns all messages, partition by partition.
     pub fn entries(&self) -> Vec<Entry> {
         let state = self.lock();
         let partitions = state.partitions.iter().enumerate();
@@ -104,40 +104,40 @@ impl ReferenceServer {
         entries.collect()
     }
 
-    /// How many messages stand so.
+    /// Returns how many messages are in such a state.
     pub fn count(&self, stands: impl Fn(MessageState) -> bool) -> usize {
         let state = self.lock();
         let logs = state.partitions.iter().flat_map(|partition| &partition.log);
         logs.filter(|kept| stands(kept.standing)).count()
     }
 
-    /// How many messages are not settled for ever.
+    /// Returns how many messages are not settled for ever.
     pub fn left(&self) -> usize {
         self.count(|standing| !matches!(standing, MessageState::Confirmed(_)))
     }
 
-    /// How many deliveries are held.
+    /// Returns how many deliveries are held.
     pub fn held(&self) -> usize {
         self.lock().held.len()
     }
 
-    /// The dead letters that it keeps, in the order of their messages.
+    /// Returns the dead letters that it keeps, in the order of their messages.
     pub fn letters(&self) -> Vec<KeptLetter> {
         self.lock().letters.values().cloned().collect()
     }
 
-    /// What has happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.lock().counts
     }
 
-    /// Orders faults.
+    /// Returns a handle to order faults.
     pub fn faults(&self) -> Faults {
         Faults::new(self.clone())
     }
 
-    /// Asks for all partitions back. When a session has released one, it goes to the session that
-    /// owns the fewest.
+    /// Asks for all partitions back. After a session has released one, the session that owns the
+    /// fewest gets it.
     pub fn revoke(&self) {
         self.revoke_partitions(&self.all());
     }
@@ -154,12 +154,12 @@ impl ReferenceServer {
         self.change(|state| state.take(&all));
     }
 
-    /// Asks for the held messages back that are chosen and have not started.
+    /// Asks for the chosen held messages back, unless they have started.
     pub fn recall(&self, chosen: impl Fn(&RawMessage) -> bool) {
         self.change(|state| state.recall(chosen));
     }
 
-    /// The sessions of now get no answer any more. A session that is opened afterwards is well.
+    /// Makes all current sessions hang. A session that is opened afterwards works.
     pub fn stall(&self) {
         self.change(|state| {
             for session in state.sessions.values_mut() {
@@ -168,8 +168,8 @@ impl ReferenceServer {
         });
     }
 
-    /// The server dies: all sessions are over, and what was not confirmed is forgotten. Every call
-    /// fails until it is [started](Self::start). Without
+    /// Kills the server: all sessions are over, and unconfirmed settlements are forgotten. Every
+    /// call fails until the server is [started](Self::start). Without
     /// [`survives_restart`](Features::survives_restart) all messages are gone.
     pub fn kill(&self) {
         self.change(|state| {
@@ -178,7 +178,7 @@ impl ReferenceServer {
         });
     }
 
-    /// The server ends in an orderly way, and remembers everything. Every call fails until it is
+    /// Stops the server in an orderly way. It remembers everything. Every call fails until it is
     /// [started](Self::start).
     pub fn shut_down(&self) {
         self.change(|state| {
@@ -187,7 +187,7 @@ impl ReferenceServer {
         });
     }
 
-    /// The server starts again.
+    /// Starts the server again.
     pub fn start(&self) {
         self.change(|state| state.is_down = false);
     }
@@ -202,11 +202,11 @@ impl ReferenceServer {
         });
     }
 
-    /// Waits until this holds, for two minutes at most.
+    /// Waits until `holds` returns true, for two minutes at most.
     ///
     /// # Panics
     ///
-    /// If it does not hold by then.
+    /// Panics if it does not by then.
     pub async fn until(&self, holds: impl Fn(&Self) -> bool) {
         within(async {
             loop {
@@ -226,7 +226,7 @@ impl ReferenceServer {
         change(&mut self.lock().plan);
     }
 
-    /// Changes the state, and wakes all who wait.
+    /// Changes the state, and wakes all waiting tasks.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let changed = change(&mut self.lock());
         self.shared.changed.notify_waiters();

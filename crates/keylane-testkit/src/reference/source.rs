@@ -25,7 +25,7 @@ pub struct ReferenceSource {
     session: Option<u64>,
 }
 
-/// What one look at the server gives.
+/// The result of one look at the server.
 enum Look {
     Received(Received<Place>),
     /// Look again at this time, or when something changes.
@@ -42,7 +42,7 @@ impl ReferenceSource {
         }
     }
 
-    /// What happens at the start of each call.
+    /// Runs the checks at the start of each call.
     async fn begin(&self, call: Call) -> Result<u64, SourceError> {
         let delay = self.server.lock().plan.delay;
         if delay > Duration::ZERO {
@@ -65,7 +65,7 @@ impl ReferenceSource {
         }
     }
 
-    /// The session, if it is open. `None`: it gets no answer.
+    /// Returns the session, if it is open. `None`: it gets no answer.
     fn session(&self, state: &State) -> Result<Option<u64>, SourceError> {
         let open = self.session.and_then(|session| {
             let found = state.sessions.get(&session)?;

@@ -1,4 +1,4 @@
-//! What the reference server knows. Pure: time is an argument.
+//! The state of the reference server. Pure: time is an argument.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct State {
     pub(super) partitions: Vec<Partition>,
     /// Deliveries that are held, by tag.
     pub(super) held: BTreeMap<u64, HeldMessage>,
-    /// Those of them that were asked back, and their partitions.
+    /// The recalled ones among them, and their partitions.
     pub(super) recalled: BTreeMap<u64, u32>,
     /// Open sessions.
     pub(super) sessions: BTreeMap<u64, Session>,
@@ -30,7 +30,7 @@ pub(super) struct State {
     /// Redeliveries of a storm, and when they are due.
     due: BTreeMap<(Instant, u64), (u32, u64)>,
     pub(super) is_down: bool,
-    /// Nothing more is published.
+    /// Whether the publication has ended.
     pub(super) is_ended: bool,
     last_tag: u64,
     last_session: u64,
@@ -41,7 +41,7 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) log: Vec<Kept>,
-    /// What waits to be handed over.
+    /// The offsets that wait to be handed over.
     pub(super) ready: BTreeSet<u64>,
     owner: Option<Owner>,
 }
@@ -76,7 +76,7 @@ pub(super) struct Session {
     pub(super) is_stalled: bool,
     /// Settled and not confirmed.
     settled: Vec<(u32, u64)>,
-    /// A settlement was lost and not told.
+    /// A settlement was lost silently.
     pub(super) has_lost: bool,
 }
 
@@ -130,7 +130,7 @@ impl State {
         self.last_session
     }
 
-    /// Ends a session, and all its generations. What it has settled stays settled.
+    /// Ends a session, and all its generations. Its settlements stay.
     pub(super) fn end_session(&mut self, session: u64) {
         self.confirm(session);
         self.sessions.remove(&session);
@@ -139,7 +139,7 @@ impl State {
         self.assign();
     }
 
-    /// All sessions end. What was not confirmed is forgotten, if the server dies.
+    /// Ends all sessions. Unconfirmed settlements are forgotten if the server dies.
     pub(super) fn end_all(&mut self, forgets: bool) {
         let sessions: Vec<_> = self.sessions.keys().copied().collect();
         for session in sessions {
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Partitions without an owner go to the sessions that have the fewest.
+    /// Assigns partitions without an owner to the sessions that have the fewest.
     fn assign(&mut self) {
         if self.is_down {
             return;
@@ -181,7 +181,7 @@ impl State {
         }
     }
 
-    /// The owner of each partition.
+    /// Returns the owner of each partition.
     pub(super) fn owners(&self) -> Vec<Option<Owner>> {
         let owners = self.partitions.iter().map(|partition| partition.owner);
         owners.collect()
@@ -197,7 +197,7 @@ impl State {
             .map(|owner| owner.generation)
     }
 
-    /// These generations end: what is held of them is ready again.
+    /// Ends these generations: their held messages are ready again.
     pub(super) fn end(&mut self, generations: &[Generation]) {
         let held = self.held.iter();
         let theirs = held.filter(|(_, held)| generations.contains(&held.generation));
@@ -222,7 +222,7 @@ impl State {
         }
     }
 
-    /// The session has let go of these.
+    /// Records that the session has released these.
     pub(super) fn release(&mut self, session: u64, generations: &[Generation]) {
         let theirs: Vec<_> = self.generations_of(session).collect();
         let theirs: Vec<_> = theirs
@@ -268,7 +268,7 @@ impl State {
         self.assign();
     }
 
-    /// A delivery is not held any more, and its message is not settled.
+    /// Records that a delivery is not held any more, and its message is not settled.
     fn let_go(&mut self, tag: u64) {
         if let Some(held) = self.held.remove(&tag) {
             self.make_ready(held.partition, held.offset);
@@ -280,7 +280,7 @@ impl State {
         partition.log.get_mut(offset as usize)
     }
 
-    /// A message that is not settled for ever waits again.
+    /// Makes a message wait again that is not settled for ever.
     fn make_ready(&mut self, partition: u32, offset: u64) {
         let is_held = self
             .held
@@ -299,7 +299,7 @@ impl State {
         }
     }
 
-    /// What was settled is settled for ever.
+    /// Confirms the settlement of a message.
     fn keep(&mut self, partition: u32, offset: u64) {
         if let Some(kept) = self.kept(partition, offset)
             && let MessageState::Settled(fate) = kept.standing
@@ -308,7 +308,7 @@ impl State {
         }
     }
 
-    /// Takes back what was held for longer than its lease.
+    /// Takes back messages that were held for longer than their lease.
     pub(super) fn expire(&mut self, now: Instant) {
         let expired = |held: &HeldMessage| held.until.is_some_and(|until| until <= now);
         let held = self.held.iter().filter(|(_, held)| expired(held));
@@ -318,14 +318,14 @@ impl State {
         }
     }
 
-    /// When something happens by itself.
+    /// Returns when the next timed event is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let leases = self.held.values().filter_map(|held| held.until);
         let storm = self.due.keys().next().map(|(at, _)| *at);
         leases.chain(storm).min()
     }
 
-    /// Hands over what there is, up to this room.
+    /// Hands over ready messages, up to this room.
     pub(super) fn hand_over(
         &mut self,
         session: u64,
@@ -355,7 +355,7 @@ impl State {
         let held = &self.held;
         self.recalled.retain(|tag, _| held.contains_key(tag));
         for number in 0..self.partitions.len() {
-            // What is behind a recalled message must not overtake it.
+            // Messages behind a recalled one must not overtake it.
             if self.recalled.values().any(|at| *at as usize == number) {
                 continue;
             }
@@ -376,7 +376,7 @@ impl State {
         handed
     }
 
-    /// One more delivery of a message, if the session owns its partition.
+    /// Delivers a message once more, if the session owns its partition.
     fn deliver(
         &mut self,
         session: u64,
@@ -430,12 +430,12 @@ impl State {
         }
     }
 
-    /// Whether everything that was published has been handed over.
+    /// Returns whether every published message has been handed over.
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_ended && self.due.is_empty() && self.partitions.iter().all(|p| p.ready.is_empty())
     }
 
-    /// What a source that is told the outcome of a delivery does.
+    /// Takes the outcome of a delivery.
     pub(super) fn settle(&mut self, session: u64, place: Place, outcome: Outcome) {
         let known = self.held.remove(&place.tag);
         if known.is_none() {
@@ -483,7 +483,7 @@ impl State {
         }
     }
 
-    /// Everything that a session has settled is settled for ever.
+    /// Confirms all settlements of a session.
     pub(super) fn confirm(&mut self, session: u64) {
         let settled = self.sessions.get_mut(&session);
         let settled = settled.map(|session| std::mem::take(&mut session.settled));
@@ -502,7 +502,7 @@ impl State {
         }
     }
 
-    /// The message of a delivery that is held, unless it is gone.
+    /// Returns the message of a held delivery, unless it is gone.
     pub(super) fn reread(&mut self, place: Place) -> Option<Handed> {
         let held = *self.held.get(&place.tag)?;
         let counts = self.features.does_count_attempts();
@@ -533,7 +533,7 @@ impl State {
         self.plan.asks_until_noted
     }
 
-    /// An attempt starts.
+    /// Starts an attempt.
     pub(super) fn start(&mut self, place: Place, attempt: u32) -> bool {
         if take(&mut self.plan.refused_starts) {
             return false;
@@ -543,7 +543,7 @@ impl State {
         true
     }
 
-    /// So many attempts of a message count.
+    /// Sets how many attempts of a message count.
     pub(super) fn set_attempts(&mut self, place: Place, attempts: u32) {
         if let Some(kept) = self.kept(place.partition, place.offset) {
             kept.attempts = attempts;
@@ -571,7 +571,7 @@ impl State {
         }
     }
 
-    /// The sessions that hold messages chosen by this are asked to give them back.
+    /// Asks the sessions that hold the chosen messages to give them back.
     pub(super) fn recall(&mut self, chosen: impl Fn(&RawMessage) -> bool) {
         let mut recalled: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
         for (&tag, held) in &self.held {
@@ -596,7 +596,7 @@ impl State {
     }
 }
 
-/// The same number for the same key, in every run (FNV-1a).
+/// Returns the same number for the same key, in every run (FNV-1a).
 fn place_of(key: &Bytes) -> u64 {
     key.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)

@@ -20,8 +20,8 @@ pub enum Part {
     LoneDrop,
 }
 
-/// Makes one part of all its keys panic, while it is lit. The panic hook is not called, so tests
-/// print nothing.
+/// A switch that makes one part of all its keys panic. The panic hook is not called, so tests print
+/// nothing.
 ///
 /// ```
 /// use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,28 +53,28 @@ struct Lit {
 }
 
 impl Fuse {
-    /// A fuse that is not lit.
+    /// Creates a fuse that is not lit.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Goes off at each call of a part.
+    /// Lights the fuse: each call of a part panics.
     pub fn light(&self, part: Part) {
         self.set(part, None);
     }
 
-    /// Goes off at one call of a part, counted from 1.
+    /// Lights the fuse: one call of a part, counted from 1, panics.
     pub fn light_at(&self, part: Part, call: usize) {
         self.set(part, Some(call));
     }
 
-    /// Ends it. Returns whether it went off since it was lit.
+    /// Puts the fuse out. Returns whether it went off since it was lit.
     pub fn put_out(&self) -> bool {
         let lit = self.lock().lit.take();
         lit.is_some_and(|lit| lit.went_off)
     }
 
-    /// How often it went off, each time that it was lit.
+    /// Returns how often it has gone off in total.
     pub fn panics(&self) -> usize {
         self.lock().panics
     }
@@ -120,7 +120,7 @@ pub struct BrokenKey {
 }
 
 impl BrokenKey {
-    /// The key with this number.
+    /// Returns the key with this number.
     pub fn new(number: u64, fuse: &Arc<Fuse>) -> Self {
         let fuse = Arc::clone(fuse);
         Self { number, fuse }

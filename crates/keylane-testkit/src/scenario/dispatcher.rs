@@ -13,7 +13,7 @@ pub type ScriptedDispatcher<K = Key, M = Message> = Dispatcher<K, M, Id, ScriptE
 /// The receipt of such a dispatcher.
 pub type ScriptedReceipt<M = Message> = Receipt<M, Id, ScriptError>;
 
-/// The builder of a dispatcher of [`Message`]s, with all settings at their defaults.
+/// Returns the builder of a dispatcher of [`Message`]s, with all settings at their defaults.
 ///
 /// From this call on panics of the engine itself are recorded: see
 /// [`assert_no_engine_panics`](super::assert_no_engine_panics).
@@ -23,8 +23,8 @@ pub fn dispatcher()
     Dispatcher::key_by_opt(|message: &Message| message.key)
 }
 
-/// The script as a handler of [`Message`]s. The history names a message by its own key, even if the
-/// dispatcher orders by another key.
+/// Returns the script as a handler of [`Message`]s. The history names a message by its own key,
+/// even if the dispatcher orders by another key.
 pub fn scripted<K: 'static>(
     script: Script,
 ) -> impl Fn(Context<K>, Message) -> Scripted + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! Places outside the runtime of what is tested.
+//! Places outside the runtime under test.
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -9,10 +9,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::wait::SECOND;
 
-/// A place from which a test calls a function, outside the runtime of what it calls.
+/// A place from which a test calls a function, outside the runtime that the function uses.
 ///
-/// It keeps the runtimes in which it has called a function. They are not driven any more: a task,
-/// a timer or a waker that depends on them never goes on.
+/// It keeps the runtimes in which it has called a function, and no longer drives them: a task, a
+/// timer or a waker that depends on them never goes on.
 ///
 /// ```
 /// use keylane_testkit::scenario::Elsewhere;
@@ -36,9 +36,9 @@ enum Place {
 }
 
 impl Elsewhere {
-    /// Each place, in this order: a thread without a runtime; a runtime that does nothing from then
-    /// on; a runtime that is dropped after the call; a runtime without timers; a runtime whose time
-    /// is paused, and thirty days ahead.
+    /// Returns each place, in this order: a thread without a runtime; a runtime that is not driven
+    /// after the call; a runtime that is dropped after the call; a runtime without timers; a
+    /// runtime with paused time, thirty days ahead.
     pub fn all() -> [Self; 5] {
         [
             Place::Thread,
@@ -50,7 +50,7 @@ impl Elsewhere {
         .map(Self::new)
     }
 
-    /// A thread without a runtime.
+    /// Returns a thread without a runtime.
     pub fn thread() -> Self {
         Self::new(Place::Thread)
     }
@@ -66,7 +66,7 @@ impl Elsewhere {
     ///
     /// # Panics
     ///
-    /// If the function does.
+    /// Panics if the function does.
     pub fn call<R: Send>(&self, function: impl FnOnce() -> R + Send) -> R {
         thread::scope(|scope| {
             let called = scope.spawn(|| self.call_here(function)).join();

@@ -29,7 +29,7 @@ pub fn watch_for_engine_panics() {
 ///
 /// # Panics
 ///
-/// If one has, with all their messages.
+/// Panics if a task has panicked, with all messages.
 #[track_caller]
 pub fn assert_no_engine_panics() {
     let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -46,7 +46,7 @@ impl<N: Ord + Clone, A> Held<N, A> {
         async { answer.await.ok() }
     }
 
-    /// The names of the waiting handlers, in order. Dropped handlers are not among them.
+    /// Returns the names of the waiting handlers, in order. Dropped handlers are not among them.
     pub fn names(&self) -> Vec<N> {
         let mut waiting = self.lock();
         waiting.retain(|_, handler| !handler.is_closed());

@@ -10,7 +10,7 @@ use super::engine_panics::assert_no_engine_panics;
 use crate::check::{Drained, Evidence, Rule, Verdict};
 use crate::history::History;
 
-/// The rules that every complete history of a dispatcher can be judged by.
+/// The rules that can judge every complete history of a dispatcher.
 pub const RULES_OF_A_WHOLE_LIFE: [Rule; 6] = [
     Rule::NoLoss,
     Rule::NoInvention,
@@ -27,7 +27,7 @@ pub const RULES_OF_A_WHOLE_LIFE: [Rule; 6] = [
 ///
 /// # Panics
 ///
-/// If a rule is broken, with the violations.
+/// Panics if a rule is broken, with the violations.
 #[track_caller]
 pub fn judge<K, M, O, E>(
     history: &History,
@@ -57,7 +57,7 @@ where
 ///
 /// # Panics
 ///
-/// If it does, with what is left.
+/// Panics if the dispatcher holds any, with the rest.
 #[track_caller]
 pub fn assert_nothing_left<K, M, O, E>(dispatcher: &Dispatcher<K, M, O, E>)
 where
@@ -84,7 +84,7 @@ where
 ///
 /// # Panics
 ///
-/// If the outcomes do not add up, with the report.
+/// Panics if the outcomes do not add up, with the report.
 #[track_caller]
 pub fn assert_report_adds_up<K, M>(report: &Report<K, M>) {
     let handled = report.done + report.dead_lettered + report.discarded;

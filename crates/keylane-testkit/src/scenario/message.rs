@@ -12,7 +12,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// The message `id` of `key`.
+    /// Creates the message `id` of `key`.
     pub fn new(key: impl Into<Option<Key>>, id: Id) -> Self {
         let key = key.into();
         Self { key, id }
@@ -21,10 +21,10 @@ impl Message {
 
 /// A message that a [`Producer`](super::Producer) can number.
 pub trait Numbered {
-    /// The message `id` of `key`; `seq` is its place among the messages of its key, from 1.
+    /// Creates the message `id` of `key`; `seq` is its place among the messages of its key, from 1.
     fn numbered(key: Option<Key>, seq: u64, id: Id) -> Self;
 
-    /// The id that the message was given.
+    /// Returns the id of the message.
     fn id(&self) -> Id;
 }
 

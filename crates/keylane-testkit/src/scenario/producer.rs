@@ -1,4 +1,4 @@
-//! A producer that records what it sends.
+//! A producer that records its sends.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,9 +26,9 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     M: Send + Sync + 'static,
 {
-    /// Where the sends are recorded.
+    /// The history that records the sends.
     pub history: History,
-    /// Where the messages go.
+    /// The dispatcher that gets the messages.
     pub dispatcher: ScriptedDispatcher<K, M>,
     seqs: Arc<Mutex<HashMap<Option<Key>, u64>>>,
     last_id: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     M: Numbered + Send + Sync + 'static,
 {
-    /// A producer that has sent nothing yet.
+    /// Creates a producer.
     pub fn new(history: &History, dispatcher: ScriptedDispatcher<K, M>) -> Self {
         Self {
             history: history.clone(),
@@ -49,8 +49,8 @@ where
         }
     }
 
-    /// The next message of a key, and its entry in the history. The caller completes the entry with
-    /// the answer of the send.
+    /// Returns the next message of a key, and its entry in the history. The caller completes the
+    /// entry with the answer of the send.
     pub fn next(&self, key: impl Into<Option<Key>>) -> (M, Sending) {
         let key = key.into();
         let seq = {
@@ -62,7 +62,8 @@ where
         self.next_at(key, seq)
     }
 
-    /// The same as [`next`](Self::next); the caller chooses the place of the message in its key.
+    /// Does the same as [`next`](Self::next); the caller chooses the place of the message in its
+    /// key.
     pub fn next_at(&self, key: impl Into<Option<Key>>, seq: u64) -> (M, Sending) {
         let key = key.into();
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
@@ -74,7 +75,7 @@ where
     ///
     /// # Panics
     ///
-    /// If it is refused.
+    /// Panics if it is refused.
     pub async fn send(&self, key: impl Into<Option<Key>>) -> Id {
         let (message, sending) = self.next(key);
         let id = message.id();
@@ -88,7 +89,7 @@ where
     ///
     /// # Panics
     ///
-    /// If one of them is refused.
+    /// Panics if one of them is refused.
     pub async fn send_all(&self, key: impl Into<Option<Key>>, count: usize) -> Vec<Id> {
         let key = key.into();
         let mut ids = Vec::new();
@@ -122,16 +123,16 @@ where
     ///
     /// # Panics
     ///
-    /// If it is refused.
+    /// Panics if it is refused.
     pub async fn submit(&self, key: impl Into<Option<Key>>) -> ScriptedReceipt<M> {
         self.submit_this(self.next(key)).await
     }
 
-    /// Submits a message that [`next`](Self::next) or [`next_at`](Self::next_at) has made.
+    /// Submits a message that [`next`](Self::next) or [`next_at`](Self::next_at) has created.
     ///
     /// # Panics
     ///
-    /// If it is refused.
+    /// Panics if it is refused.
     pub async fn submit_this(&self, (message, sending): (M, Sending)) -> ScriptedReceipt<M> {
         let id = message.id();
         let Ok(receipt) = self.dispatcher.submit(message).await else {
@@ -141,11 +142,11 @@ where
         receipt
     }
 
-    /// Judges the whole history: the dispatcher has ended with this report. See [`judge`].
+    /// Judges the whole history, after the dispatcher has ended with this report. See [`judge`].
     ///
     /// # Panics
     ///
-    /// If a rule is broken, with the violations.
+    /// Panics if a rule is broken, with the violations.
     #[track_caller]
     pub fn judge(&self, report: &Report<K, M>, evidence: Evidence) -> Verdict {
         let drained = Drained::new(self.history.position(), report);
@@ -156,7 +157,7 @@ where
     ///
     /// # Panics
     ///
-    /// If a rule is broken, or if one of those could not be judged.
+    /// Panics if a rule is broken, or if one of those could not be judged.
     pub async fn finish(self, evidence: Evidence) -> Report<K, M> {
         let report = within(async { self.dispatcher.drain().await }).await;
         let verdict = self.judge(&report, evidence);

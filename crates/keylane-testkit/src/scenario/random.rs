@@ -2,8 +2,8 @@
 
 use super::trials;
 
-/// A source of random numbers, the same for the same seed (splitmix64), and others for every value of
-/// the environment variable `KEYLANE_SEED`.
+/// A source of random numbers (splitmix64). The same seed gives the same numbers; each value of the
+/// environment variable `KEYLANE_SEED` gives other ones.
 ///
 /// ```
 /// use keylane_testkit::scenario::Random;
@@ -15,30 +15,30 @@ use super::trials;
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// Creates the source of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed ^ trials::seed().wrapping_mul(0xd1b5_4a32_d192_ed03))
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     ///
     /// # Panics
     ///
-    /// If `n` is 0.
+    /// Panics if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.bits() % n
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times.
     ///
     /// # Panics
     ///
-    /// If `n` is 0.
+    /// Panics if `n` is 0.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number from 0 up to 1, without 1.
+    /// Returns a number from 0 up to 1, without 1.
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }

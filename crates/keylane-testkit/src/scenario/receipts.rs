@@ -9,7 +9,7 @@ use keylane::error::ReceiptError;
 
 use crate::events::Id;
 
-/// The answer of a receipt in one word, to compare and count.
+/// Returns the answer of a receipt in one word, to compare and count.
 pub fn outcome<O, M, E>(answer: &Result<O, ReceiptError<M, E>>) -> &'static str {
     match answer {
         Ok(_) => "done",
@@ -63,12 +63,12 @@ impl<M, O, E> Receipts<M, O, E> {
         answers
     }
 
-    /// The number of receipts without an answer.
+    /// Returns the number of receipts without an answer.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether all receipts have an answer.
+    /// Returns whether all receipts have an answer.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -2,22 +2,22 @@
 
 use tokio::runtime::{Builder, Runtime};
 
-/// A runtime with one thread and paused time. Its clock moves when all tasks wait for it.
+/// Returns a runtime with one thread and paused time. Its clock moves when all tasks wait for it.
 ///
 /// # Panics
 ///
-/// If it cannot be built.
+/// Panics if it cannot be built.
 pub fn paused() -> Runtime {
     let mut builder = Builder::new_current_thread();
     let built = builder.enable_time().start_paused(true).build();
     built.expect("a runtime")
 }
 
-/// A runtime with two threads and real time.
+/// Returns a runtime with two threads and real time.
 ///
 /// # Panics
 ///
-/// If it cannot be built.
+/// Panics if it cannot be built.
 pub fn threads() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     let built = builder.worker_threads(2).enable_time().build();

@@ -1,33 +1,33 @@
-//! How often random tests try something, and with which numbers.
+//! The number of trials of random tests, and their seeds.
 
 use std::sync::OnceLock;
 
-/// So many cases of a random test, as its bugs need; `KEYLANE_TIMES` as many where that is set.
-/// `PROPTEST_CASES` would give the same number to all tests.
+/// Returns the number of cases of a random test: `usual`, multiplied by `KEYLANE_TIMES` if that is
+/// set. `PROPTEST_CASES` would give the same number to all tests.
 ///
 /// # Panics
 ///
-/// If the variable holds something else than a number.
+/// Panics if the variable is not a number.
 pub fn cases(usual: u32) -> u32 {
     u32::try_from(u64::from(usual).saturating_mul(times())).unwrap_or(u32::MAX)
 }
 
-/// How often to repeat a test: the number in this environment variable; without it `otherwise`, as
-/// many times as [`cases`].
+/// Returns how often to repeat a test: the number in this environment variable; without it
+/// `otherwise`, scaled as in [`cases`].
 ///
 /// # Panics
 ///
-/// If the variable holds something else.
+/// Panics if the variable is not a number.
 pub fn repeats(variable: &str, otherwise: u64) -> u64 {
     number(variable).unwrap_or_else(|| otherwise.saturating_mul(times()))
 }
 
-/// What is mixed into the seeds of all hand-made random tests: `KEYLANE_SEED`, or 0 without it, with
-/// which they are as they are committed.
+/// Returns the number that is mixed into the seeds of all hand-made random tests: `KEYLANE_SEED`,
+/// or 0 without it, which leaves the seeds as they are committed.
 ///
 /// # Panics
 ///
-/// If the variable holds something else than a number.
+/// Panics if the variable is not a number.
 pub fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| number("KEYLANE_SEED").unwrap_or(0))

@@ -15,18 +15,18 @@ pub const SECOND: Duration = Duration::from_secs(1);
 ///
 /// # Panics
 ///
-/// If `work` has not ended by then.
+/// Panics if `work` has not ended by then.
 pub async fn within<T>(work: impl Future<Output = T>) -> T {
     let ended = tokio::time::timeout(Duration::from_secs(120), work).await;
     ended.expect("it ends within two minutes")
 }
 
-/// [`within`] with a limit of twenty years. For paused time, where the work itself may wait for
-/// years: a limit of two minutes would end first.
+/// Waits like [`within`], with a limit of twenty years. For paused time, if the work itself may
+/// wait for years: a limit of two minutes would end first.
 ///
 /// # Panics
 ///
-/// If `work` has not ended by then.
+/// Panics if `work` has not ended by then.
 pub async fn within_years<T>(work: impl Future<Output = T>) -> T {
     let ended = tokio::time::timeout(20 * 365 * 24 * 3_600 * SECOND, work).await;
     ended.expect("it ends within twenty years")
@@ -38,8 +38,8 @@ pub async fn quiet() {
     tokio::time::sleep(MS).await;
 }
 
-/// With one thread: gives way to the other tasks 200 times, so that each has gone as far as it can
-/// without the clock. The clock does not move.
+/// Yields to the other tasks 200 times, so that each goes as far as it can without the clock. For
+/// runtimes with one thread. The clock does not move.
 pub async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -50,7 +50,7 @@ pub async fn settle() {
 ///
 /// # Panics
 ///
-/// If it does not become true: see [`within`].
+/// Panics if it does not become true: see [`within`].
 pub async fn until(mut is_true: impl FnMut() -> bool) {
     within(async {
         while !is_true() {

@@ -26,7 +26,7 @@ impl Wakes {
         Arc::default()
     }
 
-    /// This as a waker.
+    /// Returns this as a waker.
     pub fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(Arc::clone(self))
     }
@@ -36,12 +36,12 @@ impl Wakes {
         Pin::new(future).poll(&mut Context::from_waker(&self.waker()))
     }
 
-    /// How often it was called.
+    /// Returns how often it was called.
     pub fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// How often it was called since the last `take`.
+    /// Returns how often it was called since the last `take`.
     pub fn take(&self) -> usize {
         self.0.swap(0, Ordering::SeqCst)
     }

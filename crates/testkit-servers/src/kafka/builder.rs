@@ -5,7 +5,7 @@ use crate::daemon::on_thread;
 use crate::kafka::Kafka;
 use crate::kafka::java::Machine;
 
-/// How many nodes a cluster has at most.
+/// The most nodes of a cluster.
 const MOST: usize = 3;
 
 /// The settings of a [`Kafka`], each with a default.
@@ -46,15 +46,16 @@ impl Default for KafkaBuilder {
 }
 
 impl KafkaBuilder {
-    /// How many nodes the cluster has, 1 to 3; by default 1.
+    /// Sets how many nodes the cluster has, 1 to 3; by default 1.
     ///
-    /// Every topic is on every node, unless its creator or a property says otherwise. With three
-    /// nodes `min.insync.replicas` is 2, so the cluster takes records while one is down. With two it
-    /// is 1, and the cluster stands still while one is down, because the controllers have no majority.
+    /// Every topic is on every node, unless its creator or a property changes that. With three
+    /// nodes `min.insync.replicas` is 2, so the cluster takes records while one is down. With two
+    /// it is 1, and the cluster stands still while one is down, because the controllers have no
+    /// majority.
     ///
     /// # Panics
     ///
-    /// If it is 0 or more than 3.
+    /// Panics if it is 0 or more than 3.
     #[track_caller]
     pub fn nodes(mut self, nodes: usize) -> Self {
         assert!(
@@ -65,16 +66,16 @@ impl KafkaBuilder {
         self
     }
 
-    /// The heap of each node, in MiB; by default 384. A node takes some 150 MiB more. One that needs
-    /// more than its heap ends.
+    /// Sets the heap of each node, in MiB; by default 384. A node takes some 150 MiB more. A node
+    /// that needs more than its heap ends.
     pub fn heap_mib(mut self, heap: u32) -> Self {
         self.machine.heap_mib = heap;
         self
     }
 
-    /// For measurements: the virtual machine runs with its own choice of compilers and collector, and
-    /// with a heap of 1 GiB unless [`heap_mib`](Self::heap_mib) comes later. By default it runs with
-    /// those that start quickly and need little of the processor.
+    /// Configures the nodes for measurements: the virtual machine chooses its compilers and
+    /// collector, and has a heap of 1 GiB unless [`heap_mib`](Self::heap_mib) comes later. By
+    /// default it runs with those that start quickly and need little of the processor.
     pub fn for_throughput(mut self) -> Self {
         self.machine = Machine {
             heap_mib: 1_024,
@@ -83,11 +84,11 @@ impl KafkaBuilder {
         self
     }
 
-    /// Sets a property of all nodes. It wins over those of this module and over an earlier one of the
-    /// same name.
+    /// Sets a property of all nodes. It overrides the properties of this module and an earlier one
+    /// of the same name.
     ///
-    /// Those that name listeners, voters and folders belong to this module: a cluster with others
-    /// would not start.
+    /// The properties for listeners, voters and folders belong to this module: a cluster with other
+    /// values would not start.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.push((name.into(), value.into()));
         self
@@ -99,16 +100,16 @@ impl KafkaBuilder {
     /// # Errors
     ///
     /// [`Missing`](ServerError::Missing) if Java or Kafka is not installed;
-    /// [`Program`](ServerError::Program) or [`Ended`](ServerError::Ended) with Kafka's words if a
-    /// property is wrong; the other variants if a node does not start.
+    /// [`Program`](ServerError::Program) or [`Ended`](ServerError::Ended) with Kafka's error text
+    /// if a property is wrong; the other variants if a node does not start.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the cluster ends and its folder is removed as soon as it is ready.
     pub async fn start(self) -> Result<Kafka, ServerError> {
         on_thread(move || Kafka::create(&self)).await
     }

@@ -1,4 +1,4 @@
-//! A cluster.
+//! A Kafka cluster.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -25,26 +25,26 @@ const STOP_SIGNAL: &str = "TERM";
 
 /// A Kafka cluster of a test, in a private temporary folder, on ports of the loopback address.
 ///
-/// Its nodes are numbered from 0, and Kafka knows them by the same numbers. Each is a broker and a
-/// controller. They run with the settings that Kafka comes with, but for those that suit tests:
-/// topics are not created by their first use, groups and their sessions are quick, and a node that
-/// was killed is missed after 3 s. [`KafkaBuilder::property`] changes any of them.
+/// Its nodes are numbered from 0, and Kafka uses the same numbers. Each is a broker and a
+/// controller. They run with Kafka's default settings, except some that suit tests: topics are not
+/// created by their first use, groups and their sessions are quick, and a killed node counts as
+/// failed after 3 s. [`KafkaBuilder::property`] changes any of them.
 ///
-/// A session of the classic group protocol can be as short as 500 ms. With the new one, whose
-/// session is the server's business, it is 6 s; `group.consumer.session.timeout.ms` and
+/// A session of the classic group protocol can be as short as 500 ms. With the new protocol the
+/// server sets the session, and it is 6 s; `group.consumer.session.timeout.ms` and
 /// `group.consumer.heartbeat.interval.ms` change it, here or for one group.
 ///
-/// Dropping it ends all nodes and removes its folder; it blocks the thread for that long, less than
-/// a second. When the test ends without a drop, by SIGKILL or with the cluster in a `static`, the
-/// nodes end and the folder is removed soon after. Only the folder of a cluster of which no node ran
-/// at that moment stays behind.
+/// If the value is dropped, all nodes end and the folder is removed; that blocks the thread for
+/// less than a second. When the test ends without a drop, by SIGKILL or with the cluster in a
+/// `static`, the nodes end and the folder is removed soon after. The folder stays only if no node
+/// of the cluster ran at that moment.
 ///
-/// All methods take `&self`: tasks that share a cluster put it into an `Arc`. Tests with a runtime
-/// each can share one: its proxies run on a thread of their own.
+/// All methods take `&self`: tasks that share a cluster put it into an `Arc`. Tests with separate
+/// runtimes can share one: its proxies run on a thread of their own.
 ///
-/// The asynchronous methods work on a thread of their own, so an operation goes on to its end when
-/// its future is dropped, and the next operation on the same node waits for it. They leave Tokio's
-/// clock alone: a test may pause it.
+/// The asynchronous methods work on a thread of their own, so an operation finishes even if its
+/// future is dropped, and the next operation on the same node waits for it. They do not use Tokio's
+/// clock: a test may pause it.
 ///
 /// # Examples
 ///
@@ -63,7 +63,7 @@ const STOP_SIGNAL: &str = "TERM";
 /// # }
 /// ```
 ///
-/// A client whose network fails, while the cluster is well:
+/// A client with network faults, while the cluster is healthy:
 ///
 /// ```no_run
 /// # async fn test() -> Result<(), testkit_servers::ServerError> {
@@ -83,7 +83,7 @@ pub struct Kafka {
 }
 
 struct Inner {
-    /// Its name for itself.
+    /// The id of the cluster.
     id: String,
     machine: Machine,
     ports: Vec<Ports>,
@@ -99,44 +99,44 @@ impl Kafka {
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if Java or Kafka is not installed, and the other variants if
-    /// the node does not start.
+    /// [`Missing`](ServerError::Missing) if Java or Kafka is not installed, and the other variants
+    /// if the node does not start.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the cluster ends and its folder is removed as soon as it is ready.
     pub async fn start() -> Result<Self, ServerError> {
         Self::builder().start().await
     }
 
-    /// Creates a cluster of so many nodes, 1 to 3, starts them and waits until each answers and sees
-    /// all others, at most 60 s.
+    /// Creates a cluster of so many nodes, 1 to 3, starts them and waits until each answers and
+    /// sees all others, at most 60 s.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// The same as those of [`start`](Self::start).
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0 or more than 3, and outside a Tokio runtime.
+    /// Panics if `nodes` is 0 or more than 3, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// As [`start`](Self::start).
+    /// The same as that of [`start`](Self::start).
     pub async fn cluster(nodes: usize) -> Result<Self, ServerError> {
         Self::builder().nodes(nodes).start().await
     }
 
-    /// A cluster with other settings.
+    /// Returns the builder of a cluster with other settings.
     pub fn builder() -> KafkaBuilder {
         KafkaBuilder::default()
     }
 
-    /// Blocks the thread, which runs no task of a runtime.
+    /// Creates the cluster. Blocks the thread, which runs no task of a runtime.
     pub(super) fn create(settings: &KafkaBuilder) -> Result<Self, ServerError> {
         let inner = Inner::start(settings, free_port)?;
         Ok(Self {
@@ -144,13 +144,14 @@ impl Kafka {
         })
     }
 
-    /// The addresses of all nodes, separated by commas, for clients that talk to them directly.
+    /// Returns the addresses of all nodes, separated by commas, for clients that connect to them
+    /// directly.
     pub fn bootstrap(&self) -> String {
         self.addresses(|ports| ports.direct)
     }
 
-    /// The addresses of the proxies of all nodes, separated by commas. A client that starts from
-    /// these talks to the nodes through the proxies alone.
+    /// Returns the addresses of the proxies of all nodes, separated by commas. A client that starts
+    /// from these connects to the nodes through the proxies alone.
     pub fn proxied(&self) -> String {
         self.addresses(|ports| ports.proxied)
     }
@@ -161,53 +162,53 @@ impl Kafka {
         addresses.join(",")
     }
 
-    /// The proxy between a node and the clients of [`proxied`](Self::proxied). The nodes talk to each
-    /// other without it. It runs in real time, also when the test pauses its clock.
+    /// Returns the proxy between a node and the clients of [`proxied`](Self::proxied). The nodes
+    /// connect to each other without it. It runs in real time, even if the test pauses its clock.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// Panics if there is no such node.
     #[track_caller]
     pub fn proxy(&self, node: usize) -> &Proxy {
         self.node(node);
         &self.inner.proxies.all()[node]
     }
 
-    /// How many nodes the cluster has, also those that do not run.
+    /// Returns how many nodes the cluster has, including those that do not run.
     pub fn nodes(&self) -> usize {
         self.inner.nodes.len()
     }
 
-    /// The process id of a node; `None` when it does not run.
+    /// Returns the process id of a node; `None` when it does not run.
     ///
     /// Blocks the thread while the node is being started or stopped.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// Panics if there is no such node.
     #[track_caller]
     pub fn pid(&self, node: usize) -> Option<u32> {
         self.node(node).daemon.pid()
     }
 
-    /// What a node has printed so far, for the message of a test that fails.
+    /// Returns the output of a node so far, for the message of a failed test.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// Panics if there is no such node.
     #[track_caller]
     pub fn log(&self, node: usize) -> String {
         self.node(node).daemon.log()
     }
 
-    /// The folder of the cluster. It is gone when this value is dropped.
+    /// Returns the folder of the cluster. It is removed when this value is dropped.
     pub fn folder(&self) -> &Path {
         self.inner.folder.path()
     }
 
-    /// Runs one of Kafka's own tools, by the name of its class, with `input` to read. Returns what it
-    /// prints. It takes a second or two and the memory of a Java program: a client in the test is
-    /// better for more than a few calls.
+    /// Runs one of Kafka's own tools, by the name of its class, with `input` to read. Returns its
+    /// output. It takes a second or two and the memory of a Java program: for more than a few calls
+    /// use a client in the test.
     ///
     /// # Errors
     ///
@@ -215,7 +216,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -247,7 +248,7 @@ impl Kafka {
     /// Tells a node to stop in order, and waits until it has ended. It hands the partitions that it
     /// leads over to others.
     ///
-    /// Does nothing if the node does not run. A node does not stop in order while no majority of the
+    /// Does nothing if the node does not run. A node cannot stop in order while no majority of the
     /// nodes runs: [`kill`](Self::kill) the last one of a cluster, or stop all at the same time.
     ///
     /// # Errors
@@ -256,7 +257,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// If there is no such node, and outside a Tokio runtime.
+    /// Panics if there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -275,7 +276,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// If there is no such node, and outside a Tokio runtime.
+    /// Panics if there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -285,11 +286,12 @@ impl Kafka {
     }
 
     /// Starts a node again after [`stop`](Self::stop), [`kill`](Self::kill) or a crash, on the same
-    /// ports and with the same data, and waits until it answers and is let into the cluster, at most
-    /// 60 s. That takes at least 3 s after a crash, unless `broker.session.timeout.ms` says otherwise.
+    /// ports and with the same data, and waits until it answers and the cluster admits it, at most
+    /// 60 s. That takes at least 3 s after a crash, unless `broker.session.timeout.ms` changes
+    /// that.
     ///
-    /// A node is let in by a majority of the nodes, itself included. If fewer run, start as many
-    /// as it takes at the same time.
+    /// A majority of the nodes, the new one included, admits a node. If fewer run, start as many as
+    /// it takes at the same time.
     ///
     /// # Errors
     ///
@@ -298,7 +300,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// If there is no such node, and outside a Tokio runtime.
+    /// Panics if there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -309,8 +311,8 @@ impl Kafka {
         on_thread(move || inner.start_node(&inner.nodes[node], 1, || false)).await
     }
 
-    /// Stops a node where it is, with SIGSTOP. Connections stay open, and requests hang. In a cluster
-    /// of three, the others take its partitions over after 3 s.
+    /// Stops a node where it is, with SIGSTOP. Connections stay open, and requests hang. In a
+    /// cluster of three, the others take its partitions over after 3 s.
     ///
     /// # Errors
     ///
@@ -318,7 +320,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// If there is no such node, and outside a Tokio runtime.
+    /// Panics if there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -327,7 +329,7 @@ impl Kafka {
         self.with(node, Daemon::pause).await
     }
 
-    /// Lets a node go on that was paused, with SIGCONT.
+    /// Resumes a paused node, with SIGCONT.
     ///
     /// # Errors
     ///
@@ -335,7 +337,7 @@ impl Kafka {
     ///
     /// # Panics
     ///
-    /// If there is no such node, and outside a Tokio runtime.
+    /// Panics if there is no such node, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -381,7 +383,7 @@ impl Inner {
         let mut tried = 0;
         loop {
             tried += 1;
-            // All anew: the nodes know each other by their ports.
+            // Start over with all nodes: they know each other by their ports.
             match Self::start_on(settings, &mut port) {
                 Err(error) if is_port_taken(&error) && tried < PORTS => {}
                 started => return started,
@@ -415,7 +417,7 @@ impl Inner {
         Ok(inner)
     }
 
-    /// At the same time: a node is not ready before most of them are there.
+    /// Starts the nodes at the same time: a node is not ready before most of them run.
     fn start_all(&self) -> Result<(), ServerError> {
         let failed = OnceLock::new();
         thread::scope(|scope| {
@@ -426,7 +428,7 @@ impl Inner {
                         .format(&self.java, &self.id)
                         .and_then(|()| self.start_node(node, self.nodes.len(), others_failed));
                     if let Err(error) = started {
-                        // The first one is the cause of the others.
+                        // The first error is the cause of the others.
                         let _ = failed.set(error);
                     }
                 });
@@ -445,7 +447,7 @@ impl Inner {
     }
 }
 
-/// The ports of all nodes, with a proxy for each.
+/// Opens the ports of all nodes, with a proxy for each.
 fn open(
     nodes: usize,
     mut port: impl FnMut() -> io::Result<u16>,
@@ -469,7 +471,7 @@ fn open(
     Ok((ports.collect(), proxies))
 }
 
-/// 128 random bits as Kafka writes them: 22 characters of 6 bits, of which the last says 2.
+/// Returns 128 random bits in Kafka's format: 22 characters of 6 bits, of which the last has 2.
 fn cluster_id() -> String {
     const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let random = RandomState::new();

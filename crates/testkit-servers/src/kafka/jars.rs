@@ -1,4 +1,4 @@
-//! Where Kafka's jars are, and how they come there.
+//! The folder of Kafka's jars, and their download.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,28 +9,28 @@ use std::process::{Command, Stdio};
 use crate::program::{find, tail};
 use crate::{ServerError, cache};
 
-/// The version of Kafka that [`fetch`] brings and tests start.
+/// The version of Kafka that [`fetch`] downloads and tests start.
 pub const VERSION: &str = "4.3.1";
 
-/// What Maven is to fetch, with all that it needs. The tools create topics and format the storage;
-/// without the last one, Kafka would not log.
+/// The artefacts that Maven fetches, with all their dependencies. The tools create topics and
+/// format the storage; without the last one, Kafka would not log.
 const ARTEFACTS: [[&str; 3]; 3] = [
     ["org.apache.kafka", "kafka_2.13", VERSION],
     ["org.apache.kafka", "kafka-tools", VERSION],
     ["org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"],
 ];
 
-/// What copies the jars: a plugin of Maven, pinned like them.
+/// The Maven plugin that copies the jars, pinned like them.
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
 /// Fetches Kafka's jars from Maven's repository, if they are not there yet, and returns their
-/// folder. It needs `mvn` on the search path, and calls `progress` with each line that it prints.
+/// folder. It needs `mvn` on the search path, and calls `progress` with each line of its output.
 /// Tests do not call this: `cargo xtask setup` does.
 ///
 /// The folder is `kafka-4.3.1`, some 55 MB, in `$KEYLANE_CACHE`, in `$XDG_CACHE_HOME/keylane` or in
 /// `~/.cache/keylane`: the first of these whose variable is set. It appears complete or not at all,
-/// and it does not hurt to fetch twice at a time. Nothing else stays behind, neither there nor in
-/// Maven's own folder, unless this process is killed: then a folder whose name begins with `.kafka`.
+/// and two fetches at a time do no harm. No other file remains, neither there nor in Maven's own
+/// folder, unless this process is killed: then a folder whose name begins with `.kafka`.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ pub fn fetch(progress: impl FnMut(&str)) -> Result<PathBuf, ServerError> {
     Ok(folder)
 }
 
-/// The class path with all jars, if they have been fetched.
+/// Returns the class path with all jars, if they have been fetched.
 pub(super) fn class_path() -> Result<OsString, ServerError> {
     let mut path = installed(folder()?)?.into_os_string();
     // Java's own wildcard, not the shell's.
@@ -82,7 +82,7 @@ fn maven(work: &Path, mut progress: impl FnMut(&str)) -> Result<PathBuf, ServerE
     let system = || ServerError::system("run Maven");
     let (project, jars) = (work.join("pom.xml"), work.join("jars"));
     fs::write(&project, description()).map_err(system())?;
-    // With all variables of the caller: they may say which way leads to the repository.
+    // It keeps all variables of the caller: they may name a proxy to the repository.
     let mut child = Command::new(find("mvn")?)
         .args(["--batch-mode", "-Dstyle.color=never", "--strict-checksums"])
         .arg("--file")
@@ -90,7 +90,7 @@ fn maven(work: &Path, mut progress: impl FnMut(&str)) -> Result<PathBuf, ServerE
         .arg(COPY)
         .arg("-DincludeScope=runtime")
         .arg(definition("outputDirectory", &jars))
-        // Its own repository: two of them at a time may not share one.
+        // A repository of its own: two fetches at a time may not share one.
         .arg(definition("maven.repo.local", &work.join("repository")))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -116,14 +116,14 @@ fn maven(work: &Path, mut progress: impl FnMut(&str)) -> Result<PathBuf, ServerE
     })
 }
 
-/// `-Dname=path`.
+/// Returns `-Dname=path`.
 fn definition(name: &str, path: &Path) -> OsString {
     let mut definition = OsString::from(format!("-D{name}="));
     definition.push(path);
     definition
 }
 
-/// A project whose dependencies are the artefacts.
+/// Returns a project whose dependencies are the artefacts.
 fn description() -> String {
     let dependencies = ARTEFACTS.map(|[group, artefact, version]| {
         format!(

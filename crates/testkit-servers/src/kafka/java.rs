@@ -10,14 +10,14 @@ use crate::kafka::jars;
 use crate::process::Program;
 use crate::program::{find, run};
 
-/// What a tool is given, in seconds.
+/// How long a tool may run, in seconds.
 const TOOL_SECONDS: u64 = 60;
 
 /// The file with the settings of the log, in the folder of the cluster.
 const LOGGING: &str = "log4j2.properties";
 
-/// What goes into it: warnings of all parts, and the words of those whose story a test tells. The
-/// tools print their results, which no word of the log may disturb.
+/// The settings of the log: warnings of all parts, and the messages of those that tests need. The
+/// tools print their results, and log messages must not disturb them.
 const LOGGING_SETTINGS: &str = "\
 status = error
 appender.out.type = Console
@@ -33,7 +33,7 @@ logger.group.name = org.apache.kafka.coordinator.group
 logger.group.level = info
 ";
 
-/// For a start that is quick and needs little of the processor.
+/// Options for a start that is quick and needs little of the processor.
 const QUICK: [&str; 2] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
 /// A virtual machine with the jars, and the folder of a cluster.
@@ -44,11 +44,11 @@ pub(super) struct Java {
     folder: PathBuf,
 }
 
-/// How the virtual machine of a node runs.
+/// The settings of the virtual machine of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Machine {
     pub(super) heap_mib: u32,
-    /// For a quick start, instead of for throughput.
+    /// Whether it is set for a quick start, instead of for throughput.
     pub(super) is_quick: bool,
 }
 
@@ -65,10 +65,10 @@ impl Java {
         Ok(java)
     }
 
-    /// A node with its file of properties.
+    /// Returns a node with its file of properties.
     pub(super) fn server(&self, machine: Machine, properties: &Path, log: &Path) -> Program {
         Program::new(&self.program, &self.folder, log)
-            // Nothing outlives a KILL but the folder, and an order to stop is slow.
+            // Only the folder outlives a KILL, and an orderly stop is slow.
             .last_signal("KILL")
             .arg(format!("-Xmx{}m", machine.heap_mib))
             .args(QUICK.into_iter().filter(|_| machine.is_quick))
@@ -77,7 +77,7 @@ impl Java {
             .arg(properties)
     }
 
-    /// Runs the tool of this class, which reads `input`. Returns what it prints.
+    /// Runs the tool of this class, which reads `input`. Returns its output.
     pub(super) fn tool(
         &self,
         class: &str,
@@ -105,11 +105,11 @@ impl Java {
             option
         };
         [
-            // Would stay behind in the common folder for temporary files after a KILL.
+            // The file would stay in the common folder for temporary files after a KILL.
             "-XX:-UsePerfData".into(),
             path("-Djava.io.tmpdir=", &self.folder),
             path("-XX:ErrorFile=", &self.folder.join("crash")),
-            // A node without memory is dead and not half alive.
+            // A node without memory must end, and not go on half alive.
             "-XX:+ExitOnOutOfMemoryError".into(),
             "-Djava.awt.headless=true".into(),
             path("-Dlog4j2.configurationFile=", &self.folder.join(LOGGING)),

@@ -1,25 +1,25 @@
-//! One question to a node: who is in its cluster.
+//! Asks a node for the members of its cluster.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// What a node is given for the answer.
+/// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An answer of one to three nodes is much smaller.
 const LONGEST: usize = 64 * 1_024;
 
-/// The request `Metadata`, and the last of its versions whose lengths are plain integers but for
-/// the fields that are not needed here.
+/// The request `Metadata`, in the last of its versions whose lengths are plain integers except in
+/// fields that are not needed here.
 const METADATA: i16 = 3;
 const VERSION: i16 = 4;
 
-/// What a node says of its cluster.
+/// The state of the cluster, as a node reports it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Metadata {
     pub(super) cluster: String,
-    /// The nodes that are alive, in no order.
+    /// The live nodes, in no order.
     pub(super) nodes: Vec<i32>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn metadata(port: u16) -> io::Result<Metadata> {
     parse(&mut answer.as_slice()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// With its length in front.
+/// Returns the request with its length in front.
 fn request() -> Vec<u8> {
     let mut body = Vec::new();
     body.extend(METADATA.to_be_bytes());
@@ -75,7 +75,7 @@ fn int(bytes: &mut &[u8]) -> Option<i32> {
         .map(i32::from_be_bytes)
 }
 
-/// A text, or the absence of one.
+/// Reads a text, or its absence.
 fn text(bytes: &mut &[u8]) -> Option<Option<String>> {
     let length = bytes.split_off(..2)?.try_into().ok()?;
     let Ok(length) = usize::try_from(i16::from_be_bytes(length)) else {

@@ -6,9 +6,9 @@
 //!                  other nodes ── CONTROLLER, DIRECT ──────►┘
 //! ```
 //!
-//! Kafka tells its clients where each node is, for each listener on its own. A client that starts from
-//! [`Kafka::proxied`] is told the addresses of the proxies, and never leaves them. The nodes talk to
-//! each other directly: a fault of a proxy is a fault of the clients' network.
+//! Kafka tells its clients the address of each node, for each listener separately. A client that
+//! starts from [`Kafka::proxied`] gets the addresses of the proxies, and always uses them. The
+//! nodes connect to each other directly: a fault of a proxy is a fault of the clients' network.
 //!
 //! The jars come from Maven's repository through [`fetch`], which `cargo xtask setup` calls.
 

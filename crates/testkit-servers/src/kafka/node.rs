@@ -9,14 +9,14 @@ use crate::daemon::Daemon;
 use crate::kafka::java::{Java, Machine};
 use crate::kafka::metadata::metadata;
 
-/// What a node prints when it takes requests.
+/// The output of a node once it takes requests.
 const STARTED: &str = "Kafka Server started";
 
 /// A broker and controller, with its data.
 #[derive(Debug)]
 pub(super) struct Node {
     id: usize,
-    /// Of its direct listener.
+    /// The port of its direct listener.
     port: u16,
     properties: PathBuf,
     log: PathBuf,
@@ -24,7 +24,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// With these properties, in files of its own in `folder`.
+    /// Creates a node with these properties, in files of its own in `folder`.
     pub(super) fn new(
         id: usize,
         port: u16,
@@ -52,7 +52,7 @@ impl Node {
         java.tool("kafka.tools.StorageTool", &args, "").map(drop)
     }
 
-    /// Starts it and waits until it answers and sees `seen` nodes, itself among them. Gives up when
+    /// Starts it and waits until it answers and sees `seen` nodes, itself included. Gives up when
     /// `others_failed`, with the error [`NotRunning`](ServerError::NotRunning).
     pub(super) fn start(
         &self,
@@ -71,8 +71,8 @@ impl Node {
         })
     }
 
-    /// Whether it answers, is of this cluster and not another server on its port, and knows of so
-    /// many nodes that are alive.
+    /// Returns whether it answers, belongs to this cluster (and is not another server on its port),
+    /// and sees so many live nodes.
     fn sees(&self, cluster: &str, nodes: usize) -> bool {
         metadata(self.port).is_ok_and(|metadata| {
             let itself = |id: &i32| usize::try_from(*id) == Ok(self.id);

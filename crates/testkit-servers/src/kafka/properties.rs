@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The name of the listener that clients of `bootstrap` use, and the other nodes.
+/// The name of the listener for clients of `bootstrap`, and for the other nodes.
 const DIRECT: &str = "DIRECT";
 
 /// The name of the listener behind the proxy.
@@ -15,15 +15,15 @@ const CONTROLLER: &str = "CONTROLLER";
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) direct: u16,
-    /// Of the listener to which the proxy forwards.
+    /// The port of the listener to which the proxy forwards.
     pub(super) behind_proxy: u16,
-    /// Of the proxy.
+    /// The port of the proxy.
     pub(super) proxied: u16,
     pub(super) controller: u16,
 }
 
-/// All settings of node `node` of a cluster with these ports. A later line wins over an earlier
-/// one, so `extra` comes last.
+/// Returns all settings of node `node` of a cluster with these ports. A later line overrides an
+/// earlier one, so `extra` comes last.
 pub(super) fn properties(
     node: usize,
     cluster: &[Ports],
@@ -72,7 +72,8 @@ pub(super) fn properties(
     text
 }
 
-/// Every topic is on every node, and three nodes are enough to lose one.
+/// Returns settings under which every topic is on every node, and three nodes survive the loss of
+/// one.
 fn replication(nodes: usize) -> impl Iterator<Item = (&'static str, String)> {
     let enough = if nodes < 3 { 1 } else { 2 };
     let factors = [
@@ -91,10 +92,10 @@ fn replication(nodes: usize) -> impl Iterator<Item = (&'static str, String)> {
     factors.into_iter().chain(minimums)
 }
 
-/// What all nodes of all clusters have. What is not here is as Kafka has it.
+/// The properties of all nodes of all clusters. The others keep Kafka's defaults.
 const COMMON: [(&str, &str); 30] = [
     ("process.roles", "broker,controller"),
-    // A name with a mistake must be an error, and a topic is created with its partitions.
+    // A misspelt name must be an error, and a topic is created with its partitions.
     ("auto.create.topics.enable", "false"),
     ("offsets.topic.num.partitions", "8"),
     ("transaction.state.log.num.partitions", "8"),
@@ -104,8 +105,8 @@ const COMMON: [(&str, &str); 30] = [
     ("group.consumer.assignment.interval.ms", "0"),
     ("group.share.assignment.interval.ms", "0"),
     ("group.streams.initial.rebalance.delay.ms", "0"),
-    // A client of the classic protocol chooses its session's time-out. With the new one the server
-    // does: a property or the group's configuration can make it as short as this.
+    // A client of the classic protocol chooses its session timeout. With the new protocol the
+    // server does: a property or the configuration of the group can make it as short as this.
     ("group.min.session.timeout.ms", "500"),
     ("group.consumer.min.session.timeout.ms", "500"),
     ("group.consumer.session.timeout.ms", "6000"),
@@ -115,8 +116,8 @@ const COMMON: [(&str, &str); 30] = [
     ("group.share.session.timeout.ms", "6000"),
     ("group.share.min.heartbeat.interval.ms", "100"),
     ("group.share.heartbeat.interval.ms", "500"),
-    // A node that was killed is let in again when its old session has ended, so this is what
-    // `start_again` takes, and how long partitions are without a leader.
+    // A killed node is admitted again when its old session has ended. So this is how long
+    // `start_again` takes, and how long partitions have no leader.
     ("broker.session.timeout.ms", "3000"),
     ("broker.heartbeat.interval.ms", "500"),
     // Small: a few clients and little data.
@@ -128,12 +129,12 @@ const COMMON: [(&str, &str); 30] = [
     ("num.recovery.threads.per.data.dir", "1"),
     ("log.cleaner.threads", "1"),
     ("log.cleaner.dedupe.buffer.size", "4194304"),
-    // A segment's index is as large as this on the disk until the segment is closed.
+    // The index of a segment takes this much disk space until the segment is closed.
     ("log.index.size.max.bytes", "1048576"),
     ("log.cleaner.io.buffer.size", "131072"),
 ];
 
-/// A backslash begins an escape in such a file.
+/// Escapes a value: a backslash begins an escape in such a file.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('\n', "\\n")
 }

@@ -7,17 +7,19 @@ use tokio::runtime::{Builder, Runtime};
 use crate::ServerError;
 use crate::proxy::Proxy;
 
-/// A proxy for each node, on a runtime of its own: tests that share a cluster have a runtime each, a
-/// test may block the only thread of its runtime in a client, and it may pause its clock.
+/// A proxy for each node, on a runtime of its own: tests that share a cluster have separate
+/// runtimes, a test may block the only thread of its runtime in a client, and it may pause its
+/// clock.
 #[derive(Debug)]
 pub(super) struct Proxies {
     proxies: Vec<Proxy>,
-    /// `None` only while this is dropped.
+    /// `None` only during the drop.
     runtime: Option<Runtime>,
 }
 
 impl Proxies {
-    /// In front of these ports. Not inside a runtime that runs other tasks on this thread.
+    /// Starts proxies in front of these ports. Not inside a runtime that runs other tasks on this
+    /// thread.
     pub(super) fn to(ports: impl IntoIterator<Item = u16>) -> Result<Self, ServerError> {
         let system = || ServerError::system("start the proxies of the server");
         let runtime = Builder::new_multi_thread()
@@ -45,7 +47,7 @@ impl Drop for Proxies {
     fn drop(&mut self) {
         self.proxies.clear();
         if let Some(runtime) = self.runtime.take() {
-            // A test drops this in a task, where no runtime may be waited for.
+            // A test drops this in a task, which may not wait for a runtime.
             runtime.shutdown_background();
         }
     }

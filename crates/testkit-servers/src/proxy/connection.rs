@@ -10,7 +10,7 @@ use super::direction::Direction::{ToClient, ToServer};
 use super::link::{Link, Reset};
 use super::pump::{Ending, Pump};
 
-/// The bytes for which the kernel is asked to hold room in each buffer of a socket.
+/// The size that the kernel is asked to use for each buffer of a socket.
 const KERNEL_ROOM: u32 = 64 * 1024;
 
 /// Forwards until both ends have closed, or until the connection is reset.
@@ -39,7 +39,7 @@ async fn run(client: &mut End, target: SocketAddr, link: &Link) -> Result<(), Re
         Pump::new(ToServer, client_reads, server_writes, link, &is_gone).run(),
         Pump::new(ToClient, server_reads, client_writes, link, &is_gone).run(),
     )?;
-    // An end that takes nothing any more: the other end hears of it as soon as news can reach it.
+    // If an end takes no more bytes, the other end is told as soon as the network allows.
     match (to_server, to_client) {
         (Ending::Closed, Ending::Closed) => {}
         (Ending::Gone, _) => link.heals(ToClient).await.and(Err(Reset))?,
@@ -65,8 +65,8 @@ pub(super) fn limited(socket: TcpSocket) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// One end. Closed with a reset, unless both directions have come to their end: bytes may be missing
-/// then, and a clean close would say that none is.
+/// One end. It is closed with a reset, unless both directions have ended: bytes may be missing
+/// then, and a clean close would hide that.
 pub(super) struct End {
     stream: TcpStream,
     is_closed: bool,
@@ -74,7 +74,8 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn new(stream: TcpStream) -> Self {
-        // Small answers go out at once. A socket that refuses this is dead, and reading says so.
+        // Sends small answers at once. A socket that refuses this is dead, and the next read
+        // reports it.
         stream.set_nodelay(true).ok();
         Self {
             stream,

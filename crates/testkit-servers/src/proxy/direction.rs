@@ -9,8 +9,8 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// What the client sends: requests.
+    /// From the client: requests.
     ToServer,
-    /// What the server sends: answers.
+    /// From the server: answers.
     ToClient,
 }

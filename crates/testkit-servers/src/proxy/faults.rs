@@ -1,4 +1,4 @@
-//! The decisions: what may pass now. No socket, no clock; time is an argument.
+//! The decisions: which bytes may pass now. No socket, no clock; time is an argument.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(super) struct Faults {
     pub(super) to_server: Way,
     pub(super) to_client: Way,
     pub(super) refuses: bool,
-    /// A connection that was accepted at another number is over.
+    /// The number of resets. A connection that was accepted at another number is over.
     pub(super) resets: u64,
     pub(super) accepted: u64,
     pub(super) refused: u64,
@@ -26,7 +26,7 @@ pub(super) struct Faults {
 pub(super) struct Way {
     pub(super) is_cut: bool,
     pub(super) latency: Duration,
-    /// In bytes per second.
+    /// The limit in bytes per second.
     bandwidth: Option<NonZeroU64>,
     /// When the bandwidth lets the next byte pass.
     free_at: Option<Instant>,
@@ -42,7 +42,7 @@ pub(super) enum Permit {
     Pass(usize),
     /// Not before this time, or not before the faults change.
     Wait(Option<Instant>),
-    /// No: the connection is to be reset.
+    /// No: the connection must be reset.
     Reset,
 }
 
@@ -61,8 +61,8 @@ impl Faults {
         }
     }
 
-    /// Counts a new connection. Returns the number of resets that it belongs to, or `None` if it is
-    /// refused.
+    /// Counts a new connection. Returns the number of resets at this moment, or `None` if the
+    /// connection is refused.
     pub(super) fn admit(&mut self) -> Option<u64> {
         if self.refuses {
             self.refused += 1;
@@ -96,8 +96,8 @@ impl Way {
         self.free_at = None;
     }
 
-    /// Whether the first of `len` bytes that were read at `read_at` may pass. `len` is 0 for the end
-    /// of the bytes, which costs no bandwidth.
+    /// Returns whether the first of `len` bytes that were read at `read_at` may pass. `len` is 0
+    /// for the end of the bytes, which costs no bandwidth.
     pub(super) fn permit(&mut self, now: Instant, read_at: Instant, len: usize) -> Permit {
         if self.is_cut {
             return Permit::Wait(None);

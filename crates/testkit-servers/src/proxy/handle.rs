@@ -41,7 +41,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime with I/O and time.
+    /// Panics outside a Tokio runtime with I/O and time.
     ///
     /// # Cancel safety
     ///
@@ -75,23 +75,23 @@ impl Proxy {
         })
     }
 
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The port of [`addr`](Self::addr).
+    /// Returns the port of [`addr`](Self::addr).
     pub fn port(&self) -> u16 {
         self.addr.port()
     }
 
-    /// Forwards new connections to another server, as a name that is given to it does after a
-    /// fail-over. Existing connections stay where they are: [`reset`](Self::reset) ends them.
+    /// Forwards new connections to another server, as a host name does after a fail-over. Existing
+    /// connections stay where they are: [`reset`](Self::reset) ends them.
     pub fn point_to(&self, target: SocketAddr) {
         self.target.send_replace(target);
     }
 
-    /// Cuts both directions, as a pulled cable does: nothing passes and nothing is closed. Bytes
+    /// Cuts both directions, like a pulled cable: no byte passes and no connection closes. Bytes
     /// wait in the buffers of their senders. New connections are accepted, and reach the server
     /// after [`heal`](Self::heal).
     pub fn cut(&self) {
@@ -101,18 +101,18 @@ impl Proxy {
         });
     }
 
-    /// Cuts the direction to the server. The other direction stays as it is: answers pass.
+    /// Cuts the direction to the server. The other direction is not affected: answers pass.
     pub fn cut_to_server(&self) {
         self.change(|faults| faults.to_server.is_cut = true);
     }
 
-    /// Cuts the direction to the client. The other direction stays as it is: requests pass, and the
-    /// server acts on them.
+    /// Cuts the direction to the client. The other direction is not affected: requests pass, and
+    /// the server acts on them.
     pub fn cut_to_client(&self) {
         self.change(|faults| faults.to_client.is_cut = true);
     }
 
-    /// Ends all cuts. What has waited arrives, as TCP would send it again. Other faults stay.
+    /// Ends all cuts. Waiting bytes arrive, as if TCP sent them again. Other faults stay.
     pub fn heal(&self) {
         self.change(|faults| {
             faults.to_server.is_cut = false;
@@ -120,22 +120,22 @@ impl Proxy {
         });
     }
 
-    /// Closes all connections with a TCP reset, on both sides and also during a cut. Bytes in flight
-    /// are lost. No byte passes on them after this call; the resets follow as soon as the runtime
-    /// runs. New connections work.
+    /// Closes all connections with a TCP reset, on both sides and also during a cut. Bytes in
+    /// flight are lost. No byte passes on them after this call; the resets follow as soon as the
+    /// runtime runs. New connections work.
     pub fn reset(&self) {
         self.change(|faults| faults.resets += 1);
     }
 
-    /// Resets a connection in the middle of its traffic, once: from now on, so many bytes pass in
-    /// this direction, counted over all connections. The connection that carries the last of them
-    /// is then reset. Others go on. With 0, it is the next connection that has a byte to pass.
+    /// Resets a connection once, in the middle of its traffic. From now on so many bytes pass in
+    /// this direction, counted over all connections; then the connection that carries the last of
+    /// them is reset. Others go on. With 0, it is the next connection that has a byte to pass.
     ///
     /// A second call for the same direction replaces the first.
     ///
     /// # Examples
     ///
-    /// An answer of which the client reads half:
+    /// An answer that the client reads by half:
     ///
     /// ```
     /// # use testkit_servers::proxy::{Direction, Proxy};
@@ -159,14 +159,14 @@ impl Proxy {
         self.change(|faults| faults.way(direction).reset_after = Some(bytes));
     }
 
-    /// Whether new connections are reset at once. Existing ones go on.
+    /// Sets whether new connections are reset at once. Existing ones go on.
     pub fn refuse(&self, refuse: bool) {
         self.change(|faults| faults.refuses = refuse);
     }
 
-    /// Holds all that goes in this direction back for so long, from when the proxy has read it. Zero
-    /// ends it. Each connection has at most 64 KiB on the way, which then limits its throughput:
-    /// with 50 ms to 1.3 MB per second.
+    /// Delays all bytes in this direction for so long, from the time at which the proxy has read
+    /// them. Zero ends it. Each connection has at most 64 KiB in transit, which then limits its
+    /// throughput: with 50 ms to 1.3 MB per second.
     pub fn delay(&self, direction: Direction, latency: Duration) {
         self.change(|faults| faults.way(direction).latency = latency);
     }
@@ -191,7 +191,7 @@ impl Proxy {
         self.change(|faults| faults.way(direction).throttle(bytes_per_second));
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn traffic(&self) -> Traffic {
         self.faults.borrow().traffic()
     }
@@ -213,7 +213,7 @@ impl fmt::Debug for Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Closed before the abort: it comes too late for a connection that is being accepted.
+        // Closed before the abort, which comes too late for a connection that is being accepted.
         self.change(Faults::close);
         self.accepting.abort();
     }

@@ -9,19 +9,19 @@ use tokio::time::Instant;
 use super::direction::Direction;
 use super::faults::{Faults, Permit};
 
-/// The connection is over: it is to be closed with a reset.
+/// The connection is over, and must be closed with a reset.
 #[derive(Debug)]
 pub(super) struct Reset;
 
-/// What became of an attempt to pass bytes.
+/// The result of an attempt to pass bytes.
 #[derive(Debug)]
 pub(super) enum Step {
     Passed(usize),
-    /// Nothing passes before this time, or before the faults change.
+    /// No byte passes before this time, or before the faults change.
     Wait(Option<Instant>),
-    /// The socket takes nothing at the moment.
+    /// The socket takes no bytes at the moment.
     Blocked,
-    /// The socket will never take anything again.
+    /// The socket will never take bytes again.
     Gone,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Returns `None` if the connection is refused.
+    /// Admits a connection. Returns `None` if it is refused.
     pub(super) fn admit(faults: &Arc<watch::Sender<Faults>>) -> Option<Self> {
         let mut admitted = None;
         change(faults, |faults| admitted = faults.admit());
@@ -51,8 +51,8 @@ impl Link {
         faults.resets != self.resets
     }
 
-    /// Writes what may pass of `bytes`. The faults are locked meanwhile: no byte passes after a call
-    /// of the test returned that forbids it, and all connections count together.
+    /// Writes the part of `bytes` that may pass. The faults are locked meanwhile: no byte passes
+    /// after a call of the test that forbids it has returned, and all connections count together.
     pub(super) fn pass(
         &self,
         direction: Direction,
@@ -108,7 +108,7 @@ impl Drop for Link {
     }
 }
 
-/// Changes what no connection waits for: counters.
+/// Changes counters, for which no connection waits.
 fn change(faults: &watch::Sender<Faults>, change: impl FnOnce(&mut Faults)) {
     faults.send_if_modified(|faults| {
         change(faults);

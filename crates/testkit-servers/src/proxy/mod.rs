@@ -1,4 +1,4 @@
-//! A TCP proxy on loopback that a test orders to misbehave.
+//! A TCP proxy on loopback with faults that a test orders.
 //!
 //! ```text
 //!                        ┌────────── Proxy ──────────┐
@@ -8,8 +8,8 @@
 //!                         test: cut, delay, reset, …
 //! ```
 //!
-//! The client connects to [`Proxy::addr`], and the proxy connects to the server. Bytes, the end of
-//! one direction (a half-close) and resets are forwarded, each direction on its own. A fault counts
+//! The client connects to [`Proxy::addr`], and the proxy connects to the server. It forwards bytes,
+//! the end of one direction (a half-close) and resets, each direction separately. A fault applies
 //! from the moment at which the call returns, for existing and for new connections.
 //!
 //! # Guarantees
@@ -18,20 +18,20 @@
 //! - Bytes are lost only if their connection is reset: by a fault, by the client, by the server, or
 //!   because the proxy is dropped. A connection that lost bytes never ends with a clean close.
 //!   The kernel tells each end of a reset once: the call that reads, or the call that writes.
-//! - Buffers have a limit. The proxy holds 64 KiB for each direction of a connection, and then stops
-//!   reading: a slow reader slows its writer. The kernel's buffers come on top.
+//! - Buffers have a limit. The proxy holds 64 KiB for each direction of a connection, and then
+//!   stops reading: a slow reader slows its writer. The kernel's buffers come on top.
 //!
-//! # What differs from a cable
+//! # Differences from a cable
 //!
 //! - The kernel accepts connections for the proxy. A client's connect succeeds during a cut, and
-//!   where the server is down; in the latter case the connection is reset at once.
+//!   while the server is down; in the latter case the connection is reset at once.
 //! - A connection counts as accepted a moment after the client's connect returned. A test that
-//!   resets or refuses first exchanges a byte over the connections that shall count as existing.
+//!   resets or refuses first exchanges a byte over the connections that must count as existing.
 //! - Bytes that the proxy has passed before a cut may still wait in the kernel, and are read during
 //!   the cut.
 //!
 //! The proxy runs on the runtime and on the clock of its caller. A test that blocks the only thread
-//! of its runtime stops the proxy, and time that is paused runs ahead of the sockets.
+//! of its runtime stops the proxy, and paused time runs ahead of the sockets.
 //!
 //! # Examples
 //!

@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep_until};
 use super::direction::Direction;
 use super::link::{Link, Reset, Step};
 
-/// The bytes that one direction holds at most.
+/// The most bytes that one direction holds.
 const ROOM: usize = 64 * 1024;
 
-/// The bytes that are read at once at most.
+/// The most bytes that are read at once.
 const CHUNK: usize = 16 * 1024;
 
 /// How a direction has ended.
@@ -23,7 +23,7 @@ const CHUNK: usize = 16 * 1024;
 pub(super) enum Ending {
     /// All bytes and the end of them have passed.
     Closed,
-    /// The receiver takes nothing any more.
+    /// The receiver takes no more bytes.
     Gone,
 }
 
@@ -39,10 +39,10 @@ pub(super) struct Pump<'a> {
     from: ReadHalf<'a>,
     to: WriteHalf<'a>,
     link: &'a Link,
-    /// The other pump could not write to where this one reads from. Its partner is the other pump's
-    /// use of it; both run in one task.
+    /// Whether the other pump failed to write to the end that this one reads from. The other pump
+    /// sets it; both run in one task.
     is_gone: &'a AtomicBool,
-    /// What was read, and when. Only the last item is not `Bytes`.
+    /// The items that were read, with their times. Only the last item is not `Bytes`.
     held: VecDeque<(Instant, Item)>,
     held_bytes: usize,
     has_ended: bool,

@@ -1,6 +1,6 @@
 //! The counters of a proxy.
 
-/// What has gone through a [`Proxy`](super::Proxy) since it was made. All counters are read at one
+/// The traffic of a [`Proxy`](super::Proxy) since its creation. All counters are read at one
 /// moment.
 ///
 /// ```

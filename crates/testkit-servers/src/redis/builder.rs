@@ -9,7 +9,7 @@ use crate::redis::{Redis, RedisCluster, RedisKind};
 /// When the server writes its append-only file to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Fsync {
-    /// Before it answers. What was answered outlives a crash of the machine.
+    /// Before it answers. A confirmed write outlives a crash of the machine.
     #[default]
     Always,
     /// Once a second.
@@ -49,7 +49,7 @@ pub struct RedisBuilder {
     pub(super) arguments: Vec<(String, String)>,
 }
 
-/// Whom a replica follows.
+/// The primary of a replica.
 #[derive(Clone)]
 pub(super) struct Primary {
     pub(super) port: u16,
@@ -68,26 +68,26 @@ impl RedisBuilder {
         }
     }
 
-    /// When the append-only file is written to the disk; by default [`Fsync::Always`].
+    /// Sets when the append-only file is written to the disk; by default [`Fsync::Always`].
     ///
-    /// What was answered outlives [`kill`](Redis::kill) with all three: the system still has it. The
-    /// file itself is switched off by `argument("appendonly", "no")`.
+    /// A confirmed write outlives [`kill`](Redis::kill) with all three: the system still has it.
+    /// `argument("appendonly", "no")` switches the file off.
     pub fn appendfsync(mut self, fsync: Fsync) -> Self {
         self.fsync = fsync;
         self
     }
 
-    /// The password that clients need; by default none. It is in [`Redis::url`].
+    /// Sets the password that clients need; by default none. It is in [`Redis::url`].
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
     /// Makes it a replica of `primary`, which must run. [`start`](Self::start) waits until it has
-    /// the data of the primary, and has them in its own file.
+    /// the data of the primary, and has written them to its own file.
     ///
-    /// Each time a replica is sent all data anew, its file is complete a moment after it has them:
-    /// when `aof_rewrite_in_progress` of `INFO persistence` is 0. One that is killed before that
+    /// Each time a replica gets all data anew, its file is complete a moment later: when
+    /// `aof_rewrite_in_progress` of `INFO persistence` is 0. A replica that is killed before that
     /// starts again without data.
     pub fn replica_of(mut self, primary: &Redis) -> Self {
         self.primary = Some(Primary {
@@ -103,12 +103,12 @@ impl RedisBuilder {
         self
     }
 
-    /// Sets a directive, such as `maxmemory` or `busy-reply-threshold`, without the two dashes. Words
-    /// of the value are separated by spaces. It wins over those of this module; one that the server
-    /// takes more than once can be given more than once.
+    /// Sets a directive, such as `maxmemory` or `busy-reply-threshold`, without the two dashes.
+    /// Separate the words of a value by spaces. It overrides those of this module; a directive that
+    /// the server accepts more than once can be given more than once.
     ///
-    /// `bind`, `port`, `cluster-port`, `dir`, `daemonize`, `logfile` and `requirepass` belong to this
-    /// module: a server with others would not be found.
+    /// `bind`, `port`, `cluster-port`, `dir`, `daemonize`, `logfile` and `requirepass` belong to
+    /// this module: it could not find a server with other values.
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.arguments.push((name.into(), value.into()));
         self
@@ -119,17 +119,17 @@ impl RedisBuilder {
     /// # Errors
     ///
     /// [`Missing`](ServerError::Missing) if the server is not installed;
-    /// [`Ended`](ServerError::Ended) with the server's words if a directive is wrong;
+    /// [`Ended`](ServerError::Ended) with the server's error text if a directive is wrong;
     /// [`NotReady`](ServerError::NotReady) if the primary of a replica does not answer; the other
     /// variants if the server does not start.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the server ends and its folder is removed as soon as it is ready.
     pub async fn start(self) -> Result<Redis, ServerError> {
         on_thread(move || Redis::create(&self)).await
     }
@@ -139,23 +139,24 @@ impl RedisBuilder {
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start); [`Ended`](ServerError::Ended) if these are the settings of a replica:
-    /// in a cluster a node becomes one by a command.
+    /// The same as those of [`start`](Self::start); [`Ended`](ServerError::Ended) if these are the
+    /// settings of a replica: in a cluster a command makes a node a replica.
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0, and outside a Tokio runtime.
+    /// Panics if `nodes` is 0, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is ready.
+    /// If the future is dropped, the cluster ends and its folders are removed as soon as it is
+    /// ready.
     pub async fn start_cluster(self, nodes: usize) -> Result<RedisCluster, ServerError> {
         assert!(nodes > 0, "a cluster has one node at least");
         on_thread(move || RedisCluster::create(&self, nodes)).await
     }
 }
 
-/// Without the passwords.
+/// Leaves the passwords out.
 impl fmt::Debug for RedisBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBuilder")

@@ -12,16 +12,16 @@ const SOURCE: &str = include_str!("clock.c");
 /// How long the compiler may take, in seconds.
 const COMPILER: u64 = 60;
 
-/// In the folder of its server.
+/// A clock, in the folder of its server.
 #[derive(Debug)]
 pub(super) struct Clock {
     library: PathBuf,
-    /// Says by how many seconds it is ahead.
+    /// The file with the number of seconds by which it is ahead.
     ahead: PathBuf,
 }
 
 impl Clock {
-    /// One that is right. Blocks the thread.
+    /// Creates a clock that shows the right time. Blocks the thread.
     pub(super) fn create(folder: &Path) -> Result<Self, ServerError> {
         let clock = Self {
             library: folder.join("clock.so"),
@@ -38,7 +38,7 @@ impl Clock {
     }
 
     pub(super) fn set(&self, ahead: i64) -> Result<(), ServerError> {
-        // A server that reads it meanwhile finds the one or the other.
+        // A server that reads the file meanwhile finds the old or the new one.
         let new = self.ahead.with_extension("new");
         fs::write(&new, ahead.to_string())
             .and_then(|()| fs::rename(&new, &self.ahead))
@@ -58,7 +58,7 @@ mod tests {
 
     use crate::redis::{Redis, RedisKind};
 
-    /// How long a server may go on with a time that it has read before, and how often it is asked.
+    /// How long a server may use an earlier time, and how often to check.
     const LOOKS: u32 = 500;
     const LOOK_EVERY: Duration = Duration::from_millis(20);
 

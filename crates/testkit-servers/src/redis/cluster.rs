@@ -1,4 +1,4 @@
-//! A cluster.
+//! A Redis or Valkey cluster.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use crate::redis::{Redis, RedisKind, resp};
 /// The slots of every cluster.
 const SLOTS: usize = 16_384;
 
-/// How long nodes that do not agree yet are left alone.
+/// How long to wait when nodes do not agree yet.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A cluster of servers of a test, each of them a primary with an equal part of the slots.
 ///
-/// Each node is a [`Redis`], which a test kills, starts again and pauses on its own. A node that does
-/// not answer counts as failed after 3 s, and the cluster takes no commands until it is back;
-/// `argument("cluster-node-timeout", ..)` and `argument("cluster-require-full-coverage", "no")` change
-/// that.
+/// Each node is a [`Redis`], which a test kills, starts again and pauses on its own. A node that
+/// does not answer counts as failed after 3 s, and the cluster takes no commands until it is back;
+/// `argument("cluster-node-timeout", ..)` and `argument("cluster-require-full-coverage", "no")`
+/// change that.
 ///
 /// # Examples
 ///
@@ -48,26 +48,28 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if a
-    /// node does not start or the nodes do not agree.
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if
+    /// a node does not start or the nodes do not agree.
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0, and outside a Tokio runtime.
+    /// Panics if `nodes` is 0, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the cluster is ended and its folders removed as soon as it is ready.
+    /// If the future is dropped, the cluster ends and its folders are removed as soon as it is
+    /// ready.
     pub async fn start(kind: RedisKind, nodes: usize) -> Result<Self, ServerError> {
         Redis::builder(kind).start_cluster(nodes).await
     }
 
-    /// Blocks the thread.
+    /// Creates the cluster. Blocks the thread.
     pub(super) fn create(settings: &RedisBuilder, nodes: usize) -> Result<Self, ServerError> {
         let start = |_| Redis::create_node(settings);
         let nodes: Vec<_> = (0..nodes).map(start).collect::<Result<_, _>>()?;
         for (index, node) in nodes.iter().enumerate() {
-            // As long as it is alone. With equal epochs the nodes would have to agree on others.
+            // Set while the node is alone. With equal epochs the nodes would have to agree on
+            // others.
             let epoch = (index + 1).to_string();
             node.execute_within(PATIENCE, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch])?;
             let bound = |index| SLOTS * index / nodes.len();
@@ -87,16 +89,16 @@ impl RedisCluster {
         Ok(Self { nodes })
     }
 
-    /// All nodes, also those that do not run. The first has the lowest slots.
+    /// Returns all nodes, including those that do not run. The first has the lowest slots.
     pub fn nodes(&self) -> &[Redis] {
         &self.nodes
     }
 
-    /// A node, from 0 on.
+    /// Returns a node, counted from 0.
     ///
     /// # Panics
     ///
-    /// If there is no such node.
+    /// Panics if there is no such node.
     #[track_caller]
     pub fn node(&self, node: usize) -> &Redis {
         let count = self.nodes.len();
@@ -105,12 +107,13 @@ impl RedisCluster {
             .unwrap_or_else(|| panic!("no node {node}: the cluster has {count}, from 0 on"))
     }
 
-    /// The URLs of all nodes, for a client that is given several.
+    /// Returns the URLs of all nodes, for a client that takes several.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(Redis::url).collect()
     }
 
-    /// Waits until each node sees all others and says that the cluster takes commands, at most 60 s.
+    /// Waits until each node sees all others and reports that the cluster takes commands, at most
+    /// 60 s.
     ///
     /// # Errors
     ///
@@ -119,11 +122,11 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost if the future is dropped.
+    /// If the future is dropped, nothing happens.
     pub async fn ready(&self) -> Result<(), ServerError> {
         let nodes: Vec<_> = self.nodes.iter().map(Redis::share).collect();
         on_thread(move || await_ready(&nodes)).await
@@ -153,7 +156,7 @@ fn is_ready(node: &Redis, nodes: usize) -> bool {
         let number = |name| resp::field(&info, name).and_then(|number| number.parse().ok());
         resp::field(&info, "cluster_state") == Some("ok")
             && number("cluster_known_nodes") >= Some(nodes)
-            // Of nodes that answer.
+            // The slots of nodes that answer.
             && number("cluster_slots_ok") == Some(SLOTS)
     })
 }

@@ -5,20 +5,20 @@ use std::path::Path;
 use crate::redis::Fsync;
 use crate::redis::builder::RedisBuilder;
 
-/// Where one server lives.
+/// The place of one server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) port: u16,
-    /// The port for the other nodes, if it is one of a cluster.
+    /// The port for the other nodes, if it belongs to a cluster.
     pub(super) bus: Option<u16>,
     pub(super) data: &'a Path,
 }
 
-/// After how many milliseconds a node that does not answer counts as failed, and after twice as many
-/// as alive again. A test would wait for the server's own 15 s.
+/// After how many milliseconds a node that does not answer counts as failed, and after twice as
+/// many as alive again. With the server's default a test would wait 15 s.
 const NODE_TIMEOUT: &str = "3000";
 
-/// All arguments of the server.
+/// Returns all arguments of the server.
 pub(super) fn arguments(settings: &RedisBuilder, place: Place<'_>) -> Vec<String> {
     let mut directives = own(settings, place);
     let wins = |name: &str| {
@@ -40,7 +40,7 @@ pub(super) fn arguments(settings: &RedisBuilder, place: Place<'_>) -> Vec<String
     words.collect()
 }
 
-/// Those of this module.
+/// Returns the directives of this module.
 fn own<'a>(settings: &RedisBuilder, place: Place<'_>) -> Vec<(&'a str, Vec<String>)> {
     let mut directives = Vec::new();
     let mut set = |name, value: &str| directives.push((name, vec![value.to_owned()]));
@@ -50,7 +50,7 @@ fn own<'a>(settings: &RedisBuilder, place: Place<'_>) -> Vec<(&'a str, Vec<Strin
     set("daemonize", "no");
     // To the standard output.
     set("logfile", "");
-    // No snapshots: the append-only file has all.
+    // No snapshots: the append-only file has all data.
     set("save", "");
     set("appendonly", "yes");
     set(

@@ -1,4 +1,4 @@
-//! Which server.
+//! The kinds of servers.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RedisKind {
-    /// Redis 7.0, as Debian 12 has it.
+    /// Redis 7.0, the version of Debian 12.
     Redis7,
     /// Redis 8.2.
     Redis8,
@@ -15,10 +15,10 @@ pub enum RedisKind {
 }
 
 impl RedisKind {
-    /// All of them, for tests that hold for each.
+    /// All of them, for tests that apply to each.
     pub const ALL: [Self; 3] = [Self::Redis7, Self::Redis8, Self::Valkey9];
 
-    /// The name with the major version, such as `Redis 7`.
+    /// Returns the name with the major version, such as `Redis 7`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Redis7 => "Redis 7",

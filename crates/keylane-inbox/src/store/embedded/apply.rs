@@ -1,4 +1,4 @@
-//! What each call does to the tables, within one transaction.
+//! Applies calls to the tables, within one transaction.
 
 use std::ops::Bound;
 
@@ -22,7 +22,7 @@ pub(super) struct Memory {
     pub(super) most: u64,
 }
 
-/// The tables of one transaction. Most commits need one or two of them, and each costs a look-up.
+/// The tables of one transaction. Most commits need one or two of them, and each costs a lookup.
 pub(super) struct Applied<'a> {
     transaction: &'a WriteTransaction,
     before: Totals,
@@ -42,24 +42,24 @@ pub(super) struct Applied<'a> {
     versions: Option<Table<'a, &'static [u8], u64>>,
 }
 
-/// Records that are not in their table yet. They are the last rows of it, whatever else the
-/// transaction does: many of them are appended in the end, which costs half of what they would
-/// cost one by one.
+/// Records that are not in their table yet. They become its last rows, whatever else the
+/// transaction does: many of them are appended at the end, which costs half as much as one by one.
 #[derive(Default)]
 struct NewRecords {
     bytes: Vec<u8>,
-    /// The sequence of each record, and where it ends.
+    /// The sequence of each record, and its end.
     ends: Vec<(u64, usize)>,
 }
 
-/// A record above this is written at once, and not copied once more.
+/// A record above this size is written at once, and not copied once more.
 const LARGE_RECORD: usize = 64 << 10;
 
-/// So many rows and more are appended with a cursor: it costs more to begin with, and half for each.
+/// From so many rows on a cursor appends them: it costs more to set up, and half as much for each
+/// row.
 const WORTH_A_CURSOR: usize = 16;
 
-/// Rows that are no further apart than this are removed in one pass, which looks at those between
-/// them as well.
+/// Rows that are no further apart than this are removed in one pass, which also reads the rows
+/// between them.
 const NEAR: u64 = 64;
 
 struct Known<'a> {
@@ -121,7 +121,8 @@ impl<'a> Applied<'a> {
         Ok(Accepted::Stored(sequence))
     }
 
-    /// What was accepted in the same transaction is not settled: its sequence was not told yet.
+    /// Settles a message. It is never one of the same transaction, whose sequences are not known
+    /// yet.
     pub(super) fn settle(&mut self, settled: &Settled) -> Result<(), Wrapped> {
         match settled {
             Settled::Done(sequence) => {
@@ -160,8 +161,8 @@ impl<'a> Applied<'a> {
         Ok(())
     }
 
-    /// Removes what is done, in passes over the table: removed one by one, each row is
-    /// looked for, and its page rewritten. Whatever looks for a row, or puts one back, calls this first.
+    /// Removes done messages, in passes over the table: one by one, each removal would look its row
+    /// up and rewrite its page. Every lookup or insert of a row calls this first.
     fn remove_done(&mut self) -> Result<(), Wrapped> {
         let mut done = std::mem::take(&mut self.done);
         done.sort_unstable();
@@ -184,13 +185,13 @@ impl<'a> Applied<'a> {
         Ok(())
     }
 
-    /// So many bytes of messages have left their table.
+    /// Subtracts so many bytes of messages.
     fn forget_bytes(&mut self, bytes: u64) {
-        // Saturating: a number that is wrong must not keep messages from leaving.
+        // Saturating: a wrong number must not keep messages from leaving.
         self.totals.message_bytes = self.totals.message_bytes.saturating_sub(bytes);
     }
 
-    /// Whether there was such a letter.
+    /// Redrives a letter. Returns whether there was one.
     pub(super) fn redrive(&mut self, sequence: u64) -> Result<bool, Wrapped> {
         self.remove_done()?;
         let Some(letter) = self.take_letter(sequence)? else {
@@ -203,7 +204,7 @@ impl<'a> Applied<'a> {
         Ok(true)
     }
 
-    /// Whether there was such a letter.
+    /// Removes a letter. Returns whether there was one.
     pub(super) fn purge(&mut self, sequence: u64) -> Result<bool, Wrapped> {
         Ok(self.take_letter(sequence)?.is_some())
     }
@@ -222,7 +223,7 @@ impl<'a> Applied<'a> {
         Ok(())
     }
 
-    /// Writes the numbers about the tables, and forgets some of what is too old. `None` if nothing
+    /// Writes the numbers about the tables, and forgets some old marks. Returns `None` if nothing
     /// was changed: there is nothing to commit.
     pub(super) fn finish(mut self) -> Result<Option<Totals>, Wrapped> {
         self.remove_done()?;
@@ -286,7 +287,7 @@ impl<'a> Applied<'a> {
         Ok(self.known.as_mut().expect("it was opened above"))
     }
 
-    /// The message that had this fingerprint, unless that was too long ago.
+    /// Returns the earlier message with this fingerprint, unless it is too old.
     fn earlier(&mut self, fingerprint: &[u8]) -> Result<Option<u64>, Wrapped> {
         let oldest = self.now_ms.saturating_sub(self.memory.window_ms);
         let row = self.known()?.rows.get(fingerprint)?.map(|row| row.value());
@@ -298,8 +299,8 @@ impl<'a> Applied<'a> {
     fn remember(&mut self, sequence: u64, fingerprint: &[u8]) -> Result<(), Wrapped> {
         let (now_ms, kind) = (self.now_ms, fingerprint[0]);
         let known = self.known()?;
-        // One that is there was too old to count, or its message would have been absorbed. Its row
-        // by time would take this one with it.
+        // An existing row was too old to count, or its message would have been absorbed. Its row by
+        // time would take this one with it.
         let old = known.rows.insert(fingerprint, (sequence, now_ms))?;
         let old = old.map(|row| row.value());
         if let Some((sequence, at_ms)) = old {
@@ -315,9 +316,9 @@ impl<'a> Applied<'a> {
         Ok(())
     }
 
-    /// Forgets what is too old, and the oldest of what is too many: twice as many as came with this
-    /// transaction, and some more, so that the table shrinks while it is used, and no commit has
-    /// to pay for a whole day.
+    /// Forgets marks that are too old, and the oldest ones above the limit: twice as many as this
+    /// transaction added, and some more. So the table shrinks while it is in use, and no commit
+    /// pays for a whole day.
     fn forget(&mut self) -> Result<(), Wrapped> {
         const SOME: u32 = 64;
         if self.remembered == 0 && self.totals.known_bytes == 0 {
@@ -345,7 +346,7 @@ impl<'a> Applied<'a> {
     }
 }
 
-/// The rows of a fingerprint in both tables.
+/// Returns the bytes of the rows of a fingerprint in both tables.
 fn known_bytes(fingerprint: &[u8]) -> u64 {
     2 * fingerprint.len() as u64 + 16 + 17
 }
@@ -365,13 +366,13 @@ pub(super) fn damaged(sequence: u64, error: DecodeError) -> Wrapped {
     Wrapped(Fault::Damaged(format!("message {sequence}: {error}")))
 }
 
-/// What a duplicate of a message would have too.
+/// What a message shares with its duplicates.
 struct Fingerprints([Option<Vec<u8>>; 2]);
 
 impl Fingerprints {
     fn of(message: &NewMessage) -> Self {
-        // The letter in front keeps an id apart from a version and a key; it is also the last part
-        // of the row by time.
+        // The letter in front tells an id from a version and a key; it is also the last part of the
+        // row by time.
         let id = message.id.as_ref().map(|id| [b"i", id.as_bytes()].concat());
         let version = message.version;
         let version = version.map(|v| [b"v".as_slice(), &v.to_be_bytes(), &message.key].concat());

@@ -1,4 +1,4 @@
-//! When the file is made smaller.
+//! Decides when to compact the file.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -7,29 +7,31 @@ use super::fault::{Fault, guarded};
 use super::settings::Settings;
 use super::shared::{Counts, Shared, State};
 
-/// redb gives free pages at the end of the file back in part, and never moves what lies behind
-/// them. So a file that a backlog has made large stays large, unless it is compacted: all live
-/// pages move to the front. That takes as long as to read and to write what is live, and nothing
-/// else is written or read meanwhile.
+/// When to compact the file.
 ///
-/// So it is done when the file has been more than twice as long as it needs to be for some time,
-/// and the longer, the more there is to move: while a backlog is worked off it would be in vain, also
-/// if half of it belongs to a key that is blocked.
+/// redb gives free pages at the end of the file back in part, and never moves the pages behind
+/// them. So a file that a backlog has made large stays large, unless it is compacted: all live
+/// pages move to the front. That takes as long as reading and writing all live bytes, and blocks
+/// all other reads and writes.
+///
+/// So it happens only after the file has been more than twice as long as it needs to be for some
+/// time; the wait grows with the live bytes. While a backlog is worked off it would be useless,
+/// even if half of the backlog belongs to a blocked key.
 #[derive(Debug)]
 pub(super) struct Compaction {
-    /// A file may always be so much longer.
+    /// How much longer the file may always be.
     above: u64,
     /// How long the file must have been too long, at least.
     patience: Duration,
-    /// How many bytes of the file a live byte needs: pages are not full, and large values take
-    /// pages by powers of two. Known after a compaction, in hundredths.
+    /// How many bytes of the file a live byte needs, in hundredths: pages are not full, and large
+    /// values take pages by powers of two. Known after a compaction.
     density: u64,
-    /// Since when the file is too long, and what was live then.
+    /// Since when the file is too long, and how many live bytes it had then.
     noticed: Option<(Instant, u64)>,
 }
 
-/// The file must have been too long for so much longer with each so many live bytes. To move them takes
-/// 20 to 60 ms, so a wait of a second keeps the others waiting for a small part of the time.
+/// Each so many live bytes add one patience to the wait. Moving them takes 20 to 60 ms, so a wait
+/// of a second blocks other calls only for a small part of the time.
 const LIVE_PER_PATIENCE: u64 = 2 << 20;
 
 impl Compaction {
@@ -42,7 +44,7 @@ impl Compaction {
         }
     }
 
-    /// Looks at the file after a commit, or after some time. Whether it is to be compacted now.
+    /// Looks at the file after a commit, or after some time. Returns whether to compact it now.
     pub(super) fn look(&mut self, now: Instant, file: u64, live: u64) -> bool {
         let needed = live.saturating_mul(self.density) / 100;
         if file <= self.above.saturating_add(needed.saturating_mul(2)) {
@@ -50,7 +52,7 @@ impl Compaction {
             return false;
         }
         match self.noticed {
-            // It is being worked off: an eighth less than it was.
+            // The backlog is being worked off: an eighth less than before.
             Some((_, then)) if live < then - then / 8 => self.noticed = Some((now, live)),
             Some(_) => {}
             None => self.noticed = Some((now, live)),
@@ -58,17 +60,17 @@ impl Compaction {
         self.due().is_some_and(|due| due <= now)
     }
 
-    /// When to look again, if nothing is committed meanwhile.
+    /// Returns when to look again if nothing is committed meanwhile.
     pub(super) fn due(&self) -> Option<Instant> {
         let (since, live) = self.noticed?;
         let times = u32::try_from(live / LIVE_PER_PATIENCE).unwrap_or(u32::MAX);
         since.checked_add(self.patience.saturating_mul(times.saturating_add(1)))
     }
 
-    /// Makes the file as short as it can be. Answers with its length.
+    /// Makes the file as short as it can be. Returns its length.
     pub(super) fn run(&mut self, shared: &Shared, live: u64) -> Result<u64, Fault> {
         let (began, before) = (Instant::now(), shared.watch.length());
-        // No read is under way: redb would refuse.
+        // Waits for reads in progress: redb would refuse otherwise.
         let mut state = shared.state.write().unwrap_or_else(PoisonError::into_inner);
         let State::Open(database) = &mut *state else {
             return Err(Fault::Refused("it is not open".into()));
@@ -77,7 +79,7 @@ impl Compaction {
         Counts::add(&shared.counts.compactions);
         drop(state);
         let after = shared.watch.length();
-        // Of a small file most is the database's own. At most what the worst sizes need.
+        // The database's own pages dominate a small file. The bound is the need of the worst sizes.
         self.density = match live {
             0..1_000_000 => 100,
             _ => (after.saturating_mul(100) / live).clamp(100, 400),
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn not_while_the_others_of_a_blocked_key_are_worked_off() {
-        // Half of a gigabyte is blocked, and the other half is gone in 80 seconds.
+        // Half of a gigabyte is blocked, and the other half leaves within 80 seconds.
         let (mut compaction, now) = compaction();
         for step in 0..80 {
             let live = (1_000 - step * 500 / 80) * MIB;

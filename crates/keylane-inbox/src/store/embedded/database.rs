@@ -1,4 +1,4 @@
-//! Opens the database, whatever the file is.
+//! Opens the database, whatever the file contains.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::fault::{Fault, Wrapped, guarded};
 use super::settings::Settings;
 use super::tables::{self, Totals};
 
-/// Makes a database where there are no bytes yet.
+/// Creates a database in an empty file.
 pub(super) fn create(opener: &Opener, watch: &Arc<Watch>) -> Result<(), Fault> {
     guarded(|| {
         let bytes = Watched::open(opener, watch).map_err(|error| Wrapped(error.into()))?;
@@ -22,7 +22,7 @@ pub(super) fn create(opener: &Opener, watch: &Arc<Watch>) -> Result<(), Fault> {
     })
 }
 
-/// Opens a database that was made before.
+/// Opens an existing database.
 pub(super) fn open(
     opener: &Opener,
     watch: &Arc<Watch>,
@@ -30,7 +30,7 @@ pub(super) fn open(
 ) -> Result<(Database, Totals), Fault> {
     guarded(|| {
         let bytes = Watched::open(opener, watch).map_err(|error| Wrapped(error.into()))?;
-        // redb would make a new database of it.
+        // redb would create a new database in it.
         if bytes.is_empty() {
             return Err(Wrapped(Fault::Damaged("it is empty".into())));
         }
@@ -43,7 +43,7 @@ pub(super) fn open(
     })
 }
 
-/// How a transaction ends.
+/// How a transaction commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lasting {
     /// On the disk when the commit returns.

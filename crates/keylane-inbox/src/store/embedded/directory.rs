@@ -1,4 +1,4 @@
-//! The directory of an inbox: made whole, and open once.
+//! The directory of an inbox: complete, and open only once.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -16,17 +16,17 @@ const MARKER: &str = "keylane-inbox";
 const LOCK: &str = "lock";
 const DATABASE: &str = "messages.redb";
 const STARTS: &str = "starts";
-/// What is not finished yet has this behind its name.
+/// The suffix of unfinished files.
 const NEW: &str = ".new";
 
-/// An inbox's directory, locked as long as this lives.
+/// The directory of an inbox, which is locked while this value lives.
 pub(super) struct Directory {
     path: PathBuf,
     lock: Place,
 }
 
 impl Directory {
-    /// Locks the directory, and makes what is missing of a new inbox.
+    /// Locks the directory, and creates the missing files of a new inbox.
     pub(super) fn open(path: &Path, create: bool) -> Result<Self, OpenError> {
         if path.as_os_str().is_empty() {
             return Err(OpenError::Unnamed);
@@ -46,7 +46,7 @@ impl Directory {
         {
             return Err(OpenError::NotADirectory { path: path.into() });
         }
-        // Before anything is written into a directory that is not ours.
+        // Checked before anything is written into a foreign directory.
         let is_inbox = exists(&path.join(MARKER))? || exists(&path.join(DATABASE))?;
         if !is_inbox {
             if !create {
@@ -68,7 +68,7 @@ impl Directory {
         &self.path
     }
 
-    /// The file whose lock keeps other processes out.
+    /// Returns the file whose lock keeps other processes out.
     pub(super) fn lock(&self) -> &Place {
         &self.lock
     }
@@ -81,14 +81,14 @@ impl Directory {
         self.path.join(STARTS)
     }
 
-    /// Looked at again under the lock: another process may have made it meanwhile.
+    /// Looks again under the lock: another process may have created it meanwhile.
     fn prepare(&self) -> Result<(), OpenError> {
         let (marker, database) = (self.path.join(MARKER), self.database());
         let is_marked = check_marker(&marker)?;
         match (is_marked, exists(&database)?) {
             (true, true) => Ok(()),
             (true, false) => Err(OpenError::Missing { path: database }),
-            // It was moved to its place when it was whole; only the marker is missing.
+            // It was moved to its place when it was complete; only the marker is missing.
             (false, true) => self.mark(&marker),
             (false, false) => {
                 self.make_database(&database)?;
@@ -100,7 +100,7 @@ impl Directory {
     fn make_database(&self, path: &Path) -> Result<(), OpenError> {
         let new = with_suffix(path);
         let fails = |error| OpenError::of(&new, error);
-        // Left over from a process that died here, maybe.
+        // It may be left over from a process that died here.
         File::create(&new).map_err(fails)?;
         let opener = keylane_disk::file(new.clone());
         let made = database::create(&opener, &Arc::new(Watch::default()));
@@ -124,7 +124,7 @@ impl Directory {
     }
 }
 
-/// Makes a directory and those above it, and makes sure that they last.
+/// Creates a directory and its parents, and makes them durable.
 fn make(path: &Path) -> Result<(), OpenError> {
     let missing = |path: &&Path| !path.exists();
     let above = path.ancestors().filter(|path| !path.as_os_str().is_empty());
@@ -140,7 +140,7 @@ fn make(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes the entries of a directory last.
+/// Makes the entries of a directory durable.
 fn sync(path: &Path) -> Result<(), OpenError> {
     let synced = File::open(path).and_then(|directory| directory.sync_all());
     synced.map_err(|error| OpenError::of(path, error))
@@ -157,8 +157,8 @@ fn with_suffix(path: &Path) -> PathBuf {
     path.into()
 }
 
-/// Whether there is nothing but what this program may have left when it died while it made an
-/// inbox, and what a file system puts into its root.
+/// Checks that the directory contains only files that this program may have left when it died while
+/// it created an inbox, and files that a file system puts into its root.
 fn check_empty(path: &Path) -> Result<(), OpenError> {
     let entries = || {
         let names = fs::read_dir(path)?.map(|entry| Ok(entry?.file_name()));
@@ -184,7 +184,7 @@ fn is_target(name: &str) -> bool {
     name == MARKER || name == DATABASE
 }
 
-/// How often a directory that is locked is looked at again, and after which time.
+/// How often to look again at a locked directory, and after which time.
 const LOOKS: usize = 5;
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
@@ -194,7 +194,8 @@ fn lock(directory: &Path) -> Result<Place, OpenError> {
     let file = file.map_err(|error| OpenError::of(&path, error))?;
     let mut locked = file.try_lock();
     for _ in 0..LOOKS {
-        // A process that is being started has our files for a moment, also those just closed.
+        // A child process that is just starting has our files for a moment, including those just
+        // closed.
         if !matches!(locked, Err(TryLockError::WouldBlock)) {
             break;
         }
@@ -210,10 +211,10 @@ fn lock(directory: &Path) -> Result<Place, OpenError> {
     }
 }
 
-/// Whether there is a marker; an error if it is not one, or of a newer program.
+/// Returns whether there is a marker; an error if it is not valid, or of a newer program.
 fn check_marker(path: &Path) -> Result<bool, OpenError> {
     let mut text = Vec::new();
-    // Ours is short. What is longer is not, and need not be read.
+    // Our marker is short. A longer file is not a marker, and need not be read.
     let read = File::open(path).and_then(|file| file.take(100).read_to_end(&mut text));
     match read {
         Ok(_) => {}

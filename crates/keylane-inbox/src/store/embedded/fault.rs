@@ -1,4 +1,4 @@
-//! What the database says when it fails, sorted by what can be done.
+//! Errors of the database, sorted by what to do about them.
 
 use std::any::Any;
 use std::io;
@@ -14,15 +14,15 @@ use crate::error::{OpenError, StoreError};
 pub(super) enum Fault {
     /// The file is open elsewhere.
     Locked,
-    /// The operating system said no.
+    /// The operating system reports an error.
     Io(io::Error),
-    /// The database refuses to go on, because of an earlier failure or for a reason of its own.
+    /// The database refuses to go on, because of an earlier failure or for another reason.
     Refused(String),
-    /// The bytes are not those that were written.
+    /// The bytes have changed since they were written.
     Damaged(String),
     /// A newer program has written it.
     Newer(u64),
-    /// A file is not where it was opened.
+    /// A file is not in its place.
     Displaced(Displaced),
 }
 
@@ -42,7 +42,7 @@ impl Fault {
         matches!(self, Self::Io(e) if matches!(e.kind(), StorageFull | QuotaExceeded))
     }
 
-    /// For those whose write was in a commit that failed.
+    /// Returns the error for callers whose write was in a failed commit.
     pub(super) fn not_committed(&self, place: &str) -> StoreError {
         if let Self::Displaced(displaced) = self {
             return displaced.into();
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// For those who only wanted to read.
+    /// Returns the error for callers that only read.
     pub(super) fn unread(&self, place: &str) -> StoreError {
         let (place, reason) = (place.to_owned(), self.reason());
         match self {
@@ -66,7 +66,7 @@ impl Fault {
         }
     }
 
-    /// For those who want to open `database` in `directory`.
+    /// Returns the error for callers that open `database` in `directory`.
     pub(super) fn unopened(self, directory: &Path, database: &Path, known: u64) -> OpenError {
         let path = database.to_owned();
         match self {
@@ -101,7 +101,7 @@ impl From<Displaced> for Fault {
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // A file that is shorter than its own header says, or that has another header.
+            // A file that is shorter than its header says, or has another header.
             io::ErrorKind::UnexpectedEof => Self::Damaged("it is cut short".into()),
             io::ErrorKind::InvalidData => Self::Damaged("it is no database".into()),
             _ => Self::Io(error),
@@ -109,15 +109,15 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// Whatever kind of error redb has for an operation.
+/// Converts every error type that redb has for an operation.
 impl<E: Into<redb::Error>> From<E> for Wrapped {
     fn from(error: E) -> Self {
         Self(Fault::of(error.into()))
     }
 }
 
-/// A [`Fault`] on its way through `?`: redb's errors are many types, and `Fault` itself cannot be
-/// made from all of them and from `io::Error` as well.
+/// A [`Fault`] on its way through `?`. redb's errors have many types, and `Fault` itself cannot be
+/// converted from all of them and from `io::Error` as well.
 #[derive(Debug)]
 pub(super) struct Wrapped(pub(super) Fault);
 
@@ -140,11 +140,11 @@ impl Fault {
     }
 }
 
-/// What the database answers; a panic of its own is a failure like others. It may panic over a
-/// file whose bytes were changed.
+/// Runs work on the database. A panic of the database becomes an error like others: it may panic
+/// over a file whose bytes were changed.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Wrapped>) -> Result<T, Fault> {
-    // Whatever the panic has left half done is dropped: the database is opened again after a write,
-    // and a read has changed nothing.
+    // Anything that the panic left half done is dropped: the database is opened again after a
+    // write, and a read changes nothing.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(answer) => answer.map_err(|Wrapped(fault)| fault),
         Err(panic) => Err(Fault::Damaged(text(&*panic))),

@@ -1,4 +1,4 @@
-//! Which calls share a commit.
+//! Decides which calls share a commit.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -9,21 +9,21 @@ use super::settings::Settings;
 /// Takes calls from the channel in groups.
 pub(super) struct Groups {
     calls: Receiver<Op>,
-    /// What did not fit into the group before.
+    /// The call that did not fit into the previous group.
     next: Option<Op>,
     most_messages: usize,
     most_bytes: usize,
     linger: Duration,
 }
 
-/// What the writer has to do next.
+/// The next step of the writer.
 pub(super) enum Next {
-    /// These, in this order, in one transaction.
+    /// Commit these calls, in this order, in one transaction.
     Commit(Vec<Op>),
     Alone(Alone),
-    /// Nothing has come in time.
+    /// No call came in time.
     TimeOut,
-    /// Nothing can come any more.
+    /// No call can come any more.
     End,
 }
 
@@ -38,7 +38,7 @@ impl Groups {
         }
     }
 
-    /// Waits for a call, and takes what has come with it. Waits no longer than told.
+    /// Waits for a call, and takes the calls that came with it. Waits at most for `wait`.
     pub(super) fn next(&mut self, wait: Option<Duration>) -> Next {
         let first = match self.next.take() {
             Some(op) => op,

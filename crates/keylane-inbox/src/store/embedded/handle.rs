@@ -1,4 +1,4 @@
-//! The store as its users hold it.
+//! The handle of the store.
 
 use std::fmt;
 use std::io;
@@ -25,28 +25,28 @@ use crate::store::{Accepted, InboxStore, Redriven, Settled, Stats, Tail};
 
 /// An [`InboxStore`] in a directory, without a server.
 ///
-/// A handle is cheap to clone, and all clones are the same store. When the last one is dropped the
-/// store closes by itself, a moment later; [`close`](InboxStore::close) says when, and whether it
-/// went well.
+/// A handle is cheap to clone, and all clones are the same store. After the last one is dropped the
+/// store closes by itself, a moment later; [`close`](InboxStore::close) waits for that, and returns
+/// its result.
 ///
 /// # Runtime
 ///
-/// Its methods must be called inside a Tokio runtime: reads run on its blocking threads.
+/// Call its methods inside a Tokio runtime: reads run on its blocking threads.
 #[derive(Clone)]
 pub struct EmbeddedStore {
     inner: Arc<Inner>,
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, and makes both if they are not there.
+    /// Opens the store in a directory, and creates both if they do not exist.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] says what is in the way, and what to do.
+    /// [`OpenError`] names the obstacle, and says what to do.
     ///
     /// # Panics
     ///
-    /// Outside a Tokio runtime.
+    /// Panics outside a Tokio runtime.
     ///
     /// # Cancel safety
     ///
@@ -81,9 +81,9 @@ impl EmbeddedStore {
         })
     }
 
-    /// Opens a store whose bytes are kept by a backend of redb's, without a directory, a lock and
-    /// start marks: for tests that fail writes, or lose them. The backend is opened once more after
-    /// a failed commit; one without bytes becomes a new store. Blocks.
+    /// Opens a store whose bytes are in a backend of redb's, without a directory, a lock and start
+    /// marks: for tests that fail or lose writes. After a failed commit the backend is opened once
+    /// more; one without bytes becomes a new store. Blocks.
     #[doc(hidden)]
     pub fn open_with_backend<B: StorageBackend>(
         open: impl Fn() -> io::Result<B> + Send + Sync + 'static,
@@ -96,9 +96,9 @@ impl EmbeddedStore {
         })
     }
 
-    /// Makes the file as short as it can be, and answers with its length in bytes. The store does
-    /// this by itself when the file stays more than twice as long as it needs to be; nothing else
-    /// is written or read meanwhile.
+    /// Makes the file as short as it can be, and returns its length in bytes. The store does this
+    /// by itself when the file stays more than twice as long as it needs to be. It blocks all other
+    /// reads and writes.
     ///
     /// # Errors
     ///
@@ -112,12 +112,12 @@ impl EmbeddedStore {
         self.call(Op::Alone(Alone::Compact(reply)), answer).await?
     }
 
-    /// The file of start marks, which a store without a directory does not have.
+    /// Returns the file of start marks, which a store without a directory does not have.
     pub(crate) fn marks(&self) -> Option<&Arc<Marks>> {
         self.inner.marks.as_ref()
     }
 
-    /// Gives a call to the writer, and waits for its answer.
+    /// Sends a call to the writer, and waits for its answer.
     async fn call<T>(&self, op: Op, answer: oneshot::Receiver<T>) -> Result<T, StoreError> {
         if let Err(op) = self.inner.send(op) {
             op.refuse(StoreError::Closed);
@@ -132,7 +132,7 @@ impl EmbeddedStore {
         let shared = Arc::clone(&self.inner.shared);
         let answer = blocking(move || shared.read(work)).await;
         if answer.is_err() && self.inner.shared.read_failed() {
-            // Where the writer is gone, nothing is to be mended.
+            // If the writer is gone, there is nothing to mend.
             let _ = self.inner.send(Op::Alone(Alone::Mend));
         }
         answer
@@ -151,7 +151,7 @@ impl InboxStore for EmbeddedStore {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
-        // Dropped here, nothing was stored.
+        // If the future is dropped here, nothing is stored.
         let Some(room) = self.inner.room(&messages).await else {
             return Err(AcceptError::Store(StoreError::Closed, messages));
         };
@@ -162,10 +162,10 @@ impl InboxStore for EmbeddedStore {
             reply,
             room,
         };
-        // Dropped from here on, it is stored all the same.
+        // If the future is dropped from here on, the message is stored all the same.
         match self.call(op, answer).await {
             Ok(accepted) => accepted,
-            // The thread of the writer is gone, with the messages: it panicked.
+            // The writer panicked: its thread is gone, with the messages.
             Err(error) => Err(AcceptError::Store(error, Vec::new())),
         }
     }
@@ -264,13 +264,13 @@ impl fmt::Debug for EmbeddedStore {
     }
 }
 
-/// Runs on a thread that may block.
+/// Runs work on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => panic::resume_unwind(panic),
-            // The runtime shuts down, and polls this no more.
+            // The runtime shuts down, and does not poll this again.
             Err(_) => std::future::pending().await,
         },
     }

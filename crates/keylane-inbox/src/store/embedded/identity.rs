@@ -1,4 +1,4 @@
-//! The files of an inbox, as they were opened.
+//! The files that an inbox has open.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use keylane_disk::{Displaced, Displacement, Place, Watch};
 use super::directory::Directory;
 use crate::error::OpenError;
 
-/// What tells whether the files that are open are those of the directory. It keeps other processes
-/// out of the directory as well.
+/// Checks that the open files are those of the directory. It also keeps other processes out of the
+/// directory.
 pub(super) struct Identity {
     directory: Directory,
     database: Place,
@@ -17,7 +17,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Of files that were opened just now, and that the directory keeps locked.
+    /// Creates the value for files that were just opened; the directory keeps them locked.
     pub(super) fn of(directory: Directory, watch: &Arc<Watch>) -> Result<Self, OpenError> {
         let find = |path| Place::find(path).map_err(|error| OpenError::of(path, error));
         Ok(Self {
@@ -28,8 +28,8 @@ impl Identity {
         })
     }
 
-    /// Whether each path still names the file that is open, and the database is as this process has
-    /// written it.
+    /// Checks that each path still names the open file, and that the database is as this process
+    /// wrote it.
     pub(super) fn look(&self) -> Result<(), Displaced> {
         self.look_at_names()?;
         self.look_at_bytes()
@@ -40,8 +40,8 @@ impl Identity {
         places.into_iter().try_for_each(Place::look)
     }
 
-    /// A copy that is written over the database keeps its name and its inode. Only for the thread
-    /// that writes.
+    /// Checks the bytes of the database: a copy that overwrites it keeps its name and its inode.
+    /// Only for the thread that writes.
     pub(super) fn look_at_bytes(&self) -> Result<(), Displaced> {
         match self.watch.is_header_of(self.database.file()) {
             true => Ok(()),

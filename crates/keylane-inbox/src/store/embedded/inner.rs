@@ -1,4 +1,4 @@
-//! What all handles of a store have in common.
+//! The state that all handles of a store share.
 
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
 
@@ -13,15 +13,15 @@ use crate::limits::Limits;
 use crate::message::NewMessage;
 
 pub(super) struct Inner {
-    /// Gone once the store was told to close.
+    /// `None` once the store is closing.
     calls: RwLock<Option<mpsc::Sender<Op>>>,
-    /// Bytes in the channel; a unit is [`Settings::ROOM_BYTES`].
+    /// Room in the channel in bytes; a unit is [`Settings::ROOM_BYTES`].
     room: Arc<Semaphore>,
     most_room: u32,
     pub(super) limits: Limits,
     pub(super) shared: Arc<Shared>,
     pub(super) marks: Option<Arc<Marks>>,
-    /// What the writer leaves behind.
+    /// The final result of the writer.
     pub(super) ended: watch::Receiver<Option<Result<(), StoreError>>>,
 }
 
@@ -44,8 +44,8 @@ impl Inner {
         }
     }
 
-    /// Puts a call into the channel, which has no bound of its own. The call comes back if the
-    /// store is closed.
+    /// Puts a call into the channel, which has no bound of its own. Returns the call if the store
+    /// is closed.
     pub(super) fn send(&self, op: Op) -> Result<(), Op> {
         let calls = self.calls.read().unwrap_or_else(PoisonError::into_inner);
         match &*calls {
@@ -54,7 +54,7 @@ impl Inner {
         }
     }
 
-    /// No call comes in behind this one.
+    /// Sends the last call.
     pub(super) fn send_last(&self) {
         let mut calls = self.calls.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(calls) = calls.take() {
@@ -62,11 +62,11 @@ impl Inner {
             let _ = calls.send(Op::Alone(Alone::Close));
         }
         drop(calls);
-        // Those who wait for room get their messages back.
+        // Callers that wait for room get their messages back.
         self.room.close();
     }
 
-    /// Waits for room. What is larger than all of it gets all of it.
+    /// Waits for room. A call that is larger than all of it gets all of it.
     pub(super) async fn room(&self, messages: &[NewMessage]) -> Option<OwnedSemaphorePermit> {
         let units = |message: &NewMessage| message.bytes().div_ceil(Settings::ROOM_BYTES).max(1);
         let units = messages.iter().map(units).sum::<usize>();

@@ -2,12 +2,13 @@
 
 // # How it works
 //
-// One thread, the writer, owns the write side of the database. Calls come to it over a channel; it
-// takes what has come, applies it in one transaction, commits, and answers. While a commit runs,
-// the next group gathers in the channel. So a single caller pays for one commit, and many share it.
+// One thread, the writer, owns the write side of the database. Calls reach it over a channel. It
+// takes the calls that have arrived, applies them in one transaction, commits, and answers. While a
+// commit runs, the next group gathers in the channel. So a single caller pays for one commit, and
+// many callers share one.
 //
-// Reads run on Tokio's blocking threads, each in a transaction of its own: they see what is
-// committed, and hold up no write.
+// Reads run on Tokio's blocking threads, each in a transaction of its own: they see committed data,
+// and block no write.
 //
 // # The directory
 //
@@ -16,38 +17,38 @@
 //     messages.redb   the database
 //     starts          which messages were being handled, and the last commit
 //
-// The database is made beside its place and moved there when it is whole; then comes the marker. So
-// a marker without a database is a loss and never an inbox that was not finished.
+// The database is created beside its place and moved there when it is complete; then the marker
+// follows. So a marker without a database means a loss, and never an unfinished inbox.
 //
 // # When a commit fails
 //
-// Nothing of the group counts as accepted, and every caller of it hears of it. The database is
+// No call of the group counts as accepted, and every caller of it gets an error. The database is
 // dropped, because it refuses everything after an I/O error, and opened again: at once, and then
-// whenever a call comes, or a moment has passed. Where a *sync* failed, the operating system may
-// have marked pages as written that never reached the disk, and a later sync would say nothing of
-// them. So the whole file is read, written again as it is, and synced, before it is trusted.
+// with each call, or after a moment. After a failed *sync* the operating system may have marked
+// pages as written that never reached the disk, and a later sync would not report them. So the
+// whole file is read, rewritten as it is, and synced, before it is trusted.
 //
 // # When the files are not in their place
 //
-// A file can be written after its directory was removed or renamed, or a copy was put in its place,
-// and no later process finds what was written. So the writer compares the files that it has open
-// with those that the paths name: once a second, when it is told to close, and between each commit and its
-// answers. A copy that is written over the database has its name and its inode: there the header is compared
-// with what was written last, once a second and before each commit. What is not in its place is not
-// written: the database is let go of, and opened again once the same files are back.
+// A process can go on writing to a file after its directory was removed or renamed, or a copy
+// replaced it, and no later process finds these writes. So the writer compares its open files with
+// those that the paths name: once a second, before it closes, and between each commit and its
+// answers. A copy that overwrites the database has its name and its inode: so the header is
+// compared with the last one that was written, once a second and before each commit. A displaced
+// file is not written. The database is closed, and opened again once the same files are back.
 //
-// A read that fails makes the database refuse everything as well. Its caller hears of it, and tells
+// A failed read makes the database refuse everything as well. Its caller gets an error, and tells
 // the writer to open the database again.
 //
 // # Invariants
 //
-// 1. A reply is sent after the commit that it is about, and never from a transaction that failed.
-// 2. `Totals` in memory are those of the last commit that succeeded; whatever fails reads them
+// 1. A reply is sent after its commit, and never from a transaction that failed.
+// 2. `Totals` in memory are those of the last successful commit; after a failure they are read
 //    anew.
-// 3. Nothing but the writer takes the lock of the database for writing: to open, to close
-//    and to compact. A read holds it for reading until its transaction is gone. So a compaction
-//    never meets a transaction.
-// 4. The file of starts never knows of a commit that was not durable.
+// 3. Only the writer takes the lock of the database for writing: to open, to close and to compact.
+//    A read holds it for reading until its transaction is gone. So a compaction never meets a
+//    transaction.
+// 4. The file of starts never has a commit that was not durable.
 
 mod settings;
 pub use settings::{Settings, SyncMode};
@@ -65,7 +66,7 @@ mod group;
 mod op;
 mod writer;
 
-// What both sides share, and the reading side.
+// The state that both sides share, and the reading side.
 mod reads;
 mod redriven;
 mod shared;

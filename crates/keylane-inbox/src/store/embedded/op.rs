@@ -1,4 +1,4 @@
-//! What is asked of the writer, and how it answers.
+//! The calls to the writer, and their answers.
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -6,13 +6,13 @@ use crate::error::{AcceptError, StoreError};
 use crate::message::NewMessage;
 use crate::store::{Accepted, Settled};
 
-/// A call, with what it will be answered. The answer is kept here until the commit.
+/// A call with its answer, which is kept here until the commit.
 pub(super) enum Op {
     Accept {
         messages: Vec<NewMessage>,
         accepted: Vec<Accepted>,
         reply: oneshot::Sender<Result<Vec<Accepted>, AcceptError<Vec<NewMessage>>>>,
-        /// Room in the queue, given back when the call is answered.
+        /// Room in the queue, which is released when the call is answered.
         room: OwnedSemaphorePermit,
     },
     Settle {
@@ -26,20 +26,20 @@ pub(super) enum Op {
         version: u64,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// Runs alone, when all before it is committed.
+    /// Runs alone, after all earlier calls are committed.
     Alone(Alone),
 }
 
 /// A call about some letters.
 pub(super) struct Letters {
     pub(super) sequences: Vec<u64>,
-    /// Those that were letters.
+    /// The sequences that were letters.
     pub(super) found: Vec<u64>,
     pub(super) reply: oneshot::Sender<Result<Vec<u64>, StoreError>>,
 }
 
 pub(super) enum Alone {
-    /// Make the file as small as it can be. Answers with its length.
+    /// Compact the file. Answers with its length.
     Compact(oneshot::Sender<Result<u64, StoreError>>),
     /// Open the database anew, if a read has failed.
     Mend,
@@ -63,7 +63,7 @@ impl Letters {
 }
 
 impl Op {
-    /// What it counts for in a commit: messages and bytes.
+    /// Returns its size in a commit: messages and bytes.
     pub(super) fn size(&self) -> (usize, usize) {
         match self {
             Self::Accept { messages, .. } => {
@@ -77,7 +77,7 @@ impl Op {
         }
     }
 
-    /// Its commit has succeeded. A caller that is gone is not told.
+    /// Answers after its commit has succeeded, if the caller still waits.
     pub(super) fn confirm(self) {
         match self {
             Self::Accept {
@@ -99,7 +99,7 @@ impl Op {
         }
     }
 
-    /// It was not done, or it is not known whether it was.
+    /// Answers that it was not done, or may not have been done.
     pub(super) fn refuse(self, error: StoreError) {
         match self {
             Self::Accept {

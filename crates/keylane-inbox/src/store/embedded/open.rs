@@ -1,4 +1,4 @@
-//! How a store is opened, step by step.
+//! Opens a store, step by step.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::attempts::Marks;
 use crate::error::OpenError;
 use crate::store::Tail;
 
-/// Slots for start marks that the file has from the beginning. It grows.
+/// How many slots for start marks a new file has. It grows.
 const SLOTS: u32 = 4_096;
 
 /// Opens a directory: its lock, its marks, its database; then compares the two.
@@ -40,7 +40,7 @@ pub(super) fn directory(path: &Path, settings: Settings) -> Result<Inner, OpenEr
     let opener = keylane_disk::file(place.clone());
     let fails = |fault: Fault| fault.unopened(directory.path(), &place, FORMAT);
     let (database, totals) = database::open(&opener, &watch, &settings).map_err(fails)?;
-    // Behind means: durable once, and not there now.
+    // Behind means that a commit was durable once, and is missing now.
     let stamped = marks.stamped().unwrap_or_default();
     if stamped.commits > totals.commits {
         return Err(OpenError::Behind {
@@ -55,7 +55,7 @@ pub(super) fn directory(path: &Path, settings: Settings) -> Result<Inner, OpenEr
             witness: starts,
         });
     }
-    // So that it is never behind by two: each commit makes this file durable before itself.
+    // So the file is never behind by two: each commit makes this file durable before itself.
     let stamped = marks.stamp(totals.stamp());
     stamped.map_err(|error| OpenError::of(&starts, error))?;
     let settled = settled(&database, &marks).map_err(fails)?;
@@ -73,7 +73,7 @@ pub(super) fn directory(path: &Path, settings: Settings) -> Result<Inner, OpenEr
     start(parts, database, totals)
 }
 
-/// Opens bytes that are not in a directory.
+/// Opens a store whose bytes are not in a directory.
 pub(super) fn backend(opener: Opener, settings: Settings) -> Result<Inner, OpenError> {
     settings.check()?;
     let place = PathBuf::from("the backend");
@@ -106,7 +106,7 @@ struct Parts {
     opener: Opener,
     watch: Arc<Watch>,
     marks: Option<Arc<Marks>>,
-    /// Drawn by this opening.
+    /// The number that this opening drew.
     history: u64,
     identity: Option<Identity>,
     settings: Settings,
@@ -164,7 +164,7 @@ fn open_marks(path: &Path) -> Result<Marks, OpenError> {
     })
 }
 
-/// Messages whose handling had started, and that do not wait any more.
+/// Returns messages whose handling had started, and that do not wait any more.
 fn settled(database: &Database, marks: &Marks) -> Result<Vec<u64>, Fault> {
     let started = marks.recover();
     guarded(|| {

@@ -1,4 +1,4 @@
-//! What is read, within one transaction each.
+//! Reads, within one transaction each.
 
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata};
@@ -75,7 +75,7 @@ pub(super) fn version(transaction: &ReadTransaction, key: &[u8]) -> Result<Optio
     Ok(versions.get(key)?.map(|version| version.value()))
 }
 
-/// What the database knows of the statistics.
+/// Returns the statistics that the database has.
 pub(super) fn stats(transaction: &ReadTransaction) -> Result<Stats, Wrapped> {
     let totals = Totals::read(transaction)?;
     let messages = transaction.open_table(MESSAGES)?;

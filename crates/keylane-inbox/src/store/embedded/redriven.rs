@@ -1,14 +1,14 @@
-//! Which letters came back, until a reader asks.
+//! The letters that came back, until a reader asks for them.
 
 use crate::store::Redriven;
 
-/// Named one by one up to this many; after that, only where they begin.
+/// Up to this many are named one by one; beyond that, only the lowest sequence is kept.
 const MOST: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct RedrivenLog {
     sequences: Vec<u64>,
-    /// Set when there were too many: the lowest of all.
+    /// Set when there were too many: the lowest sequence.
     from: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be set about the embedded store.
+//! The settings of the embedded store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::{Duration, SystemTime};
 use crate::error::OpenError;
 use crate::limits::Limits;
 
-/// When an answer is given: named for what can be lost after it.
+/// When a call is answered. The variants say what can be lost after the answer.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Answers once the disk has confirmed. The default.
+    /// Answers after the disk has confirmed the write. The default.
     #[default]
     LosesNothing,
     /// Answers at once, and writes at least this often. When the process dies, or the power or the
-    /// disk fails, what was answered within this time is gone: messages that were accepted, and the marks of
-    /// those that were done, which are then handled again. What is older is there, and whole.
+    /// disk fails, the answers of this last period are lost: messages that were accepted, and
+    /// done-marks, whose messages are then handled again. Everything older is there, and complete.
     LosesUpTo(Duration),
 }
 
@@ -26,13 +26,13 @@ pub enum SyncMode {
 #[non_exhaustive]
 #[derive(Clone)]
 pub struct Settings {
-    /// When an answer is given.
+    /// When a call is answered.
     pub sync: SyncMode,
-    /// Make the inbox if there is none. Default: yes.
+    /// Create the inbox if there is none. Default: yes.
     pub create: bool,
     /// Verify the checksum of every page when the inbox is opened. Default: yes.
     pub check_on_open: bool,
-    /// Two syncs for each commit, and an opening after a crash that does not read the whole file.
+    /// Two syncs for each commit; in return, opening after a crash does not read the whole file.
     /// Default: no.
     pub fast_recovery: bool,
     /// Memory for pages of the database, in bytes. Default: 64 MiB.
@@ -47,7 +47,7 @@ pub struct Settings {
     pub group_messages: usize,
     /// Most bytes in one commit; a call with more has a commit of its own. Default: 16 MiB.
     pub group_bytes: usize,
-    /// How long a commit waits for more to come. Default: not at all.
+    /// How long a commit waits for more messages. Default: not at all.
     pub linger: Duration,
     /// Bytes that may wait for the writer, each message counted with at least 1 KiB; further calls
     /// wait. Default: 64 MiB.
@@ -56,10 +56,10 @@ pub struct Settings {
     pub remember_for: Duration,
     /// How many ids and versions are remembered. Default: 1,000,000.
     pub remember_most: u64,
-    /// By how much the file may be longer than twice what lives in it, in bytes. Default: 8 MiB.
+    /// By how much the file may be longer than twice its live bytes, in bytes. Default: 8 MiB.
     pub compact_above: u64,
-    /// How long it must have been longer, for each 2 MiB that live, before it is compacted: nothing
-    /// is written or read meanwhile. Default: 1 second.
+    /// How long it must have been longer, for each 2 MiB of live bytes, before it is compacted,
+    /// which blocks all other reads and writes. Default: 1 second.
     pub compact_after: Duration,
     /// The wall clock. Default: that of the system.
     pub clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
@@ -91,11 +91,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What a unit of room in the queue stands for.
+    /// The bytes of a unit of room in the queue.
     pub(super) const ROOM_BYTES: usize = 1 << 10;
-    /// Tokio's semaphore hands out no more at once.
+    /// Tokio's semaphore cannot give more at once.
     const MOST_QUEUE_BYTES: usize = 1 << 40;
-    /// A commit that waits longer than this is no group but a stop.
+    /// A longer wait is not a group any more but a stop.
     const MOST_LINGER: Duration = Duration::from_secs(60);
 
     pub(super) fn check(&self) -> Result<(), OpenError> {
@@ -145,7 +145,7 @@ impl Settings {
         }
     }
 
-    /// Units of room in the queue.
+    /// Returns the units of room in the queue.
     pub(super) fn room(&self) -> u32 {
         let room = self.queue_bytes.div_ceil(Self::ROOM_BYTES);
         u32::try_from(room).expect("the queue's bytes were checked to be below 2^40")

@@ -1,4 +1,4 @@
-//! What the writer and the handles have in common.
+//! The state that the writer and the handles share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -13,15 +13,15 @@ use crate::error::StoreError;
 use crate::store::Tail;
 
 pub(super) struct Shared {
-    /// The file, as errors name it.
+    /// The name of the file in errors.
     pub(super) place: String,
     pub(super) state: RwLock<State>,
     pub(super) tail: watch::Sender<Tail>,
     pub(super) redriven: Mutex<RedrivenLog>,
     pub(super) watch: std::sync::Arc<Watch>,
     pub(super) counts: Counts,
-    /// Set when a read has failed, after which the database refuses everything; taken back by the
-    /// writer when no read of that database is under way any more. The state's lock orders the two.
+    /// Set after a failed read, which makes the database refuse everything. The writer clears it
+    /// when no read of that database is in progress any more. The state's lock orders the two.
     pub(super) read_failed: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum State {
     Closed,
 }
 
-/// Numbers for `stats`: the writer counts, any thread reads, and nothing follows from them.
+/// Numbers for `stats`: the writer counts, any thread reads, and no decision depends on them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) commits: AtomicU64,
@@ -47,7 +47,7 @@ impl Counts {
 }
 
 impl Shared {
-    /// Reads what is committed. Blocks on the disk.
+    /// Reads committed data. Blocks on the disk.
     pub(super) fn read<T>(
         &self,
         work: impl FnOnce(&ReadTransaction) -> Result<T, Wrapped>,
@@ -70,18 +70,18 @@ impl Shared {
         })
     }
 
-    /// Whether a read of this database has failed.
+    /// Returns whether a read of this database has failed.
     pub(super) fn read_failed(&self) -> bool {
         self.read_failed.load(Ordering::Relaxed)
     }
 
-    /// The database, for as long as the guard lives.
+    /// Returns the database, for the life of the guard.
     pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
         // The panic has changed nothing: the state is replaced as a whole.
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the state when no read is under way. The old one is dropped outside of the lock.
+    /// Replaces the state when no read is in progress. The old one is dropped outside of the lock.
     pub(super) fn replace(&self, state: State) -> State {
         let mut guard = self.state.write().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut guard, state)

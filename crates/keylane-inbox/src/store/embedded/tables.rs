@@ -1,18 +1,19 @@
-//! The tables of the database, and the numbers that are kept about them.
+//! The tables of the database, and the numbers about them.
 
 use redb::{ReadTransaction, TableDefinition, WriteTransaction};
 
 use super::fault::{Fault, Wrapped};
 use crate::attempts::Stamp;
 
-/// What this program writes. A file of a lower format is read; one of a higher is refused.
+/// The format that this program writes. It reads a file of a lower format, and refuses a higher
+/// one.
 pub(super) const FORMAT: u64 = 1;
 
 /// Sequence → record.
 pub(super) const MESSAGES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("messages");
 /// Sequence → letter.
 pub(super) const LETTERS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("letters");
-/// What a duplicate would have too → sequence and accepted-at milliseconds of the first.
+/// Mark of a duplicate → sequence and accepted-at milliseconds of the first.
 pub(super) const KNOWN: TableDefinition<'_, &[u8], (u64, u64)> = TableDefinition::new("known");
 /// Accepted-at milliseconds, sequence, and `i` or `v` → the row in `known`.
 pub(super) const KNOWN_BY_TIME: TableDefinition<'_, (u64, u64, u8), &[u8]> =
@@ -27,7 +28,7 @@ const HISTORY_ROW: &str = "history";
 const HISTORY_BEFORE_ROW: &str = "history_before";
 const COMMITS_BEFORE_ROW: &str = "commits_before";
 
-/// What a row of `messages` or `letters` takes beside its value.
+/// The bytes of a row of `messages` or `letters` beside its value.
 pub(super) const ROW_BYTES: u64 = 8;
 
 /// Numbers about the tables that would take long to count. Written with every commit.
@@ -35,14 +36,14 @@ pub(super) const ROW_BYTES: u64 = 8;
 pub(super) struct Totals {
     /// The sequence of the next message.
     pub(super) next_sequence: u64,
-    /// Commits since the store was made.
+    /// Commits since the store was created.
     pub(super) commits: u64,
-    /// Drawn by each opening of the store, and written by its first commit: a copy or a backup that
-    /// is opened goes on under another one. 0 before the first commit.
+    /// A number that each opening of the store draws, and its first commit writes: a copy or a
+    /// backup goes on under another one. 0 before the first commit.
     pub(super) history: u64,
-    /// The one before it, which the file of starts knows until it is stamped with this one.
+    /// The previous history, which the file of starts has until it gets the stamp of this one.
     pub(super) history_before: u64,
-    /// How many commits there were when it ended. All that are possible, if that is not known.
+    /// How many commits there were at its end; the largest number if that is unknown.
     pub(super) commits_before: u64,
     /// Bytes of the rows, keys included, of each table.
     pub(super) message_bytes: u64,
@@ -78,7 +79,7 @@ impl Totals {
         ]
     }
 
-    /// What the file of starts is to know of them, once they are durable.
+    /// Returns the stamp for the file of starts, once the totals are durable.
     pub(super) fn stamp(&self) -> Stamp {
         Stamp {
             commits: self.commits,
@@ -86,8 +87,8 @@ impl Totals {
         }
     }
 
-    /// Whether the file of starts may be stamped so: it may be behind by one opening, if the process died
-    /// before it had stamped it with this one. A stamp of the first format knows of no history.
+    /// Returns whether the file of starts may have this stamp: it may be behind by one opening, if
+    /// the process died before it wrote its stamp. A stamp of the first format has no history.
     pub(super) fn is_stamped(&self, stamp: Stamp) -> bool {
         match stamp.history {
             0 => true,
@@ -96,7 +97,7 @@ impl Totals {
         }
     }
 
-    /// The same under the history of this opening, at its first commit.
+    /// Returns the same totals under the history of this opening, at its first commit.
     pub(super) fn under(self, history: u64) -> Self {
         if self.history == history {
             return self;
@@ -104,18 +105,18 @@ impl Totals {
         Self {
             history,
             history_before: self.history,
-            // The one that is about to be is the first one of this history.
+            // The next commit is the first one of this history.
             commits_before: self.commits - 1,
             ..self
         }
     }
 
-    /// What the rows take, without what the database needs around them.
+    /// Returns the bytes of the rows, without the overhead of the database.
     pub(super) fn live_bytes(&self) -> u64 {
         self.message_bytes + self.letter_bytes + self.known_bytes + self.version_bytes
     }
 
-    /// Writes the numbers that are others than before; all of them, if there are none yet.
+    /// Writes the numbers that have changed; all of them, if there are none yet.
     pub(super) fn write(
         mut self,
         mut before: Option<Self>,
@@ -131,7 +132,7 @@ impl Totals {
         Ok(())
     }
 
-    /// The totals of the last commit; an error if this is not the database of an inbox.
+    /// Reads the totals of the last commit; an error if this is not the database of an inbox.
     pub(super) fn read(transaction: &ReadTransaction) -> Result<Self, Wrapped> {
         let meta = transaction.open_table(META)?;
         let row = |name| -> Result<u64, Wrapped> {
@@ -149,7 +150,7 @@ impl Totals {
         let mut totals = Self::NEW;
         for (name, number) in totals.rows() {
             *number = match name {
-                // The first files had no such rows.
+                // The first files have no such rows.
                 HISTORY_ROW | HISTORY_BEFORE_ROW => {
                     meta.get(name)?.map_or(0, |number| number.value())
                 }
@@ -164,7 +165,7 @@ impl Totals {
     }
 }
 
-/// Makes every table, so that no read meets one that is not there.
+/// Creates every table, so that no read meets a missing one.
 pub(super) fn create(transaction: &WriteTransaction) -> Result<(), Wrapped> {
     transaction.open_table(MESSAGES)?;
     transaction.open_table(LETTERS)?;
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_of_this_history_or_of_the_one_before_it_up_to_its_end() {
-        // The history 1 has 100 commits, and the first one of 2 comes behind them.
+        // The history 1 has 100 commits, and the first one of 2 follows them.
         let before = Totals {
             commits: 100,
             history: 1,

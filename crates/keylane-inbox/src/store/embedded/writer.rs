@@ -22,10 +22,10 @@ use crate::attempts::{Marks, Stamp};
 use crate::error::StoreError;
 use crate::record::to_millis;
 
-/// How long a database that could not be opened again is left alone.
+/// How long to wait before the next try to open a broken database.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// How often the writer looks whether the files are in their place, if no call comes.
+/// How often the writer checks that the files are in their place, if no call comes.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Writer {
@@ -34,18 +34,18 @@ pub(super) struct Writer {
     pub(super) settings: Settings,
     pub(super) opener: Opener,
     pub(super) marks: Option<Arc<Marks>>,
-    /// Tells whether the files are in their place, and keeps other processes out until the thread
+    /// Checks that the files are in their place, and keeps other processes out until the thread
     /// ends. `None` for bytes that are not in a directory.
     pub(super) identity: Option<Identity>,
-    /// When to look at it next.
+    /// When to check next.
     pub(super) look_at: Instant,
-    /// Of the last commit.
+    /// The totals of the last commit.
     pub(super) totals: Totals,
-    /// What is durable for certain.
+    /// The commits that are certainly durable.
     pub(super) durable: Stamp,
-    /// Drawn by this opening.
+    /// The number that this opening drew.
     pub(super) history: u64,
-    /// What was noted of it in the other file.
+    /// The stamp in the file of starts.
     pub(super) stamped: Stamp,
     /// Since when there are commits that are not durable.
     pub(super) unsynced: Option<Instant>,
@@ -72,14 +72,14 @@ impl Writer {
             self.attend();
         }
         let closed = self.close();
-        // Others may open it as soon as the caller knows that it is closed: all files go first, and
-        // the lock with them.
+        // Other processes may open the inbox as soon as the caller knows that it is closed: so all
+        // files are closed first, and the lock with them.
         let ended = self.ended.clone();
         drop(self);
         ended.send_replace(Some(closed));
     }
 
-    /// How long the writer may sleep when no call comes.
+    /// Returns how long the writer may sleep when no call comes.
     fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
         let look = self.identity.as_ref().map(|_| self.look_at);
@@ -95,7 +95,7 @@ impl Writer {
         }
     }
 
-    /// What is due beside the calls, and no caller waits for.
+    /// Does due work that no caller waits for.
     fn attend(&mut self) {
         self.stamp();
         let now = Instant::now();
@@ -109,7 +109,7 @@ impl Writer {
             }
         }
         if self.sync_due().is_some_and(|due| due <= now) {
-            // No call waits for the answer; the next call that is durable hears of it.
+            // No call waits for the answer; the next durable call gets the error.
             let _ = self.sync();
         }
         let (file, live) = (self.shared.watch.length(), self.totals.live_bytes());
@@ -118,7 +118,7 @@ impl Writer {
         }
     }
 
-    /// One transaction for all of them, and then the answers.
+    /// Runs one transaction for all calls, and then answers them.
     fn commit(&mut self, mut group: Vec<Op>) {
         if let Some(error) = self.unavailable() {
             group.into_iter().for_each(|op| op.refuse(error.clone()));
@@ -133,7 +133,7 @@ impl Writer {
                 let error = fault.not_committed(&self.shared.place);
                 Counts::add(&self.shared.counts.failed_commits);
                 tracing::error!(place = %self.shared.place, %error, "a commit failed");
-                // First: a caller that hears of it, and tries again, is not refused for nothing.
+                // First: a caller that gets the error and tries again must not be refused.
                 match fault {
                     Fault::Displaced(displaced) => self.let_go(displaced),
                     fault => self.reopen(fault),
@@ -143,8 +143,8 @@ impl Writer {
         }
     }
 
-    /// Commits them if the files are in their place before and after it: an answer is about a file
-    /// that the next process finds.
+    /// Commits the calls if the files are in their place before and after: an answer must be about
+    /// a file that the next process finds.
     fn attempt_in_place(&mut self, group: &mut [Op]) -> Result<(), Fault> {
         if let Some(identity) = &self.identity {
             identity.look_at_bytes()?;
@@ -224,27 +224,28 @@ impl Writer {
         self.identity.as_ref().map_or(Ok(()), Identity::look)
     }
 
-    /// The files are not in their place: nothing is written into them any more.
+    /// Stops writing to files that are not in their place.
     fn let_go(&mut self, displaced: Displaced) {
         let is_open = matches!(&*self.shared.state(), State::Open(_));
         if is_open {
             let (path, how) = (displaced.path.display(), displaced.how);
             tracing::error!(%path, %how, "an inbox is not in its place");
             self.seal(&displaced);
-            // Into a file that was only moved, and may come back.
+            // The file may only have been moved, and may come back.
             let _ = self.sync();
             self.reopen(displaced.into());
         }
     }
 
-    /// What another program has written is not written over, also not to close the database.
+    /// Protects the bytes of another program: they are not overwritten, not even by the close of
+    /// the database.
     fn seal(&self, displaced: &Displaced) {
         if displaced.how == Displacement::Overwritten {
             self.shared.watch.seal();
         }
     }
 
-    /// Tells readers what is there now.
+    /// Tells readers the new end of the store.
     fn publish(&self, group: &[Op]) {
         let redriven = group.iter().filter_map(|op| match op {
             Op::Redrive(letters) => Some(&letters.found[..]),
@@ -264,7 +265,7 @@ impl Writer {
         });
     }
 
-    /// Makes durable what was only committed.
+    /// Makes all commits durable.
     fn sync(&mut self) -> Result<(), Fault> {
         if self.unsynced.is_none() {
             return Ok(());
@@ -302,8 +303,8 @@ impl Writer {
         synced.map_err(Fault::Io)
     }
 
-    /// Notes the last durable commit in the other file. It only helps to find out that a database
-    /// is not the newest one: where it fails, nothing is lost.
+    /// Notes the last durable commit in the file of starts. The note only helps to detect an old
+    /// database: if it fails, nothing is lost.
     fn stamp(&mut self) {
         if self.stamped == self.durable {
             return;
@@ -314,7 +315,7 @@ impl Writer {
         }
     }
 
-    /// Why nothing can be written now, if so.
+    /// Returns the reason why nothing can be written now, if there is one.
     fn unavailable(&mut self) -> Option<StoreError> {
         if self.retry_at.is_some_and(|at| at <= Instant::now()) {
             self.open();
@@ -326,18 +327,19 @@ impl Writer {
         }
     }
 
-    /// After a read that has failed: the next one may go well, but not of this database.
+    /// Reopens the database after a failed read: the next read may succeed, but not on this
+    /// database.
     fn mend(&mut self) {
         if self.shared.read_failed() {
             self.reopen(Fault::Refused("a read has failed".into()));
         }
     }
 
-    /// Lets go of the database, which refuses everything after a failure, and opens it anew.
+    /// Closes the database, which refuses everything after a failure, and opens it again.
     fn reopen(&mut self, fault: Fault) {
         let old = self.shared.replace(State::Broken(fault));
         self.shared.read_failed.store(false, Ordering::Relaxed);
-        // It may panic over what is left half done.
+        // It may panic over its half-done work.
         let _ = guarded(|| {
             drop(old);
             Ok(())
@@ -369,7 +371,7 @@ impl Writer {
                 };
                 self.retry_at = Some(Instant::now() + wait);
                 let before = self.shared.replace(State::Broken(fault));
-                // Once, and not as often as it is tried.
+                // Logged once, and not with every try.
                 if !matches!(before, State::Broken(before) if before.reason() == reason) {
                     let place = &self.shared.place;
                     tracing::error!(%place, reason, "could not be opened again");
@@ -378,7 +380,7 @@ impl Writer {
         }
     }
 
-    /// Whether everything is there that was confirmed.
+    /// Checks that every confirmed commit is there.
     fn check(&self, database: Database, totals: Totals) -> Result<(Database, Totals), Fault> {
         match self.durable.commits.checked_sub(totals.commits) {
             None | Some(0) => Ok((database, totals)),
@@ -393,11 +395,11 @@ impl Writer {
             return Err(error);
         }
         let live = self.totals.live_bytes();
-        // It makes commits durable, and the marks and the stamp before them come first.
+        // It makes commits durable, and the marks and the stamp must be durable before them.
         let synced = self.sync_marks();
         match synced.and_then(|()| self.compaction.run(&self.shared, live)) {
             Ok(length) => {
-                // It has committed whatever was not durable.
+                // It has committed everything that was not durable.
                 self.unsynced = None;
                 Ok(length)
             }

@@ -1,13 +1,13 @@
-//! Accepting messages.
+//! Accepts messages.
 //!
-//! As in PostgreSQL, those who accept messages of one key come one after the other: each locks the
-//! row of the key in `keys`, draws its sequences then, and has the lock until it commits. Rows are
+//! As in PostgreSQL, producers of messages of one key go one after the other: each locks the row of
+//! the key in `keys`, then draws its sequences, and holds the lock until it commits. Rows are
 //! locked in the order of their lanes.
 //!
-//! A row of `lanes` is there exactly if that of `keys` is: both come in one transaction and go in one
-//! that has the lock of the key. The transaction that has that lock knows by it whether the lane is there, and
-//! does not touch a row of `lanes` that is: an insert that finds its row would lock it until the
-//! commit, and a consumer would wait for a transaction of the user's.
+//! A row of `lanes` exists exactly if the row of `keys` does: both are inserted in one transaction,
+//! and removed in one that holds the lock of the key. So a transaction that holds that lock knows
+//! whether the lane exists, and does not touch an existing row of `lanes`: an insert that finds its
+//! row would lock it until the commit, and a consumer would wait for a transaction of the user's.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,13 +24,13 @@ use crate::lent::Lent;
 use crate::literals::{hex, joined, table};
 use crate::tables::{Quote, Tables};
 
-/// How many bytes of messages one insert has.
+/// How many bytes of messages one insert contains.
 const TOGETHER: usize = 128 << 10;
 
 const COLUMNS: &str =
     "(lane, `key`, payload, payload_bytes, id, version, headers, nonce, accepted_at)";
 
-/// Whose transaction it is.
+/// Which side owns the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Bounds {
     Own,
@@ -111,13 +111,13 @@ pub(in super::super) async fn accept_on(
     Ok(accepted)
 }
 
-/// Inserts the marks of messages. Returns those that were there, with their sequences. Waits where
-/// another transaction is about to insert the same mark.
+/// Inserts the marks of messages. Returns the existing ones with their sequences. Waits while
+/// another transaction inserts the same mark.
 async fn known(
     script: &mut Script<'_>,
     items: &Items<'_>,
 ) -> Result<HashMap<[u8; 32], u64>, sqlx::Error> {
-    // In this order everywhere.
+    // All transactions use this order.
     let marks: BTreeSet<[u8; 32]> = (items.items.iter())
         .flat_map(|item| item.marks.iter().copied())
         .collect();
@@ -126,9 +126,9 @@ async fn known(
         return Ok(known);
     }
     for marks in Vec::from_iter(marks).chunks(MOST) {
-        // A mark that is there is locked to be read, and so are those that are not forgotten
-        // meanwhile. A lock to write would let those who repeat a message wait for each other. The
-        // read sees what is committed, and not the snapshot of a transaction of the user's.
+        // Existing marks that are not forgotten meanwhile are locked in shared mode. A write lock
+        // would make calls that repeat a message wait for each other. The read sees committed rows,
+        // and not the snapshot of a transaction of the user's.
         let statements = format!(
             "insert ignore into {{known}} (mark, sequence, seen_at) values {};
              select mark, sequence from {{known}} force index (primary)
@@ -152,7 +152,7 @@ async fn known(
     Ok(known)
 }
 
-/// Stores messages that were never here. Returns their sequences, in their order.
+/// Stores new messages. Returns their sequences, in their order.
 async fn store(
     script: &mut Script<'_>,
     tables: &Tables,
@@ -164,7 +164,7 @@ async fn store(
     for lanes in Vec::from_iter(lanes).chunks(MOST) {
         script.add(&lock(lanes)).await?;
     }
-    // The first sequence of each part, and how far the next one is from it.
+    // The first sequence of each part, and the distance to the next one.
     let (mut firsts, mut parts) = (Vec::new(), parts(items));
     for part in &mut parts {
         match part {
@@ -188,8 +188,7 @@ async fn store(
                 firsts.push((inserted.last_insert_id(), 1));
             }
             part => {
-                // The numbers of one insert are one after the other, in the distance that a cluster
-                // has set.
+                // The numbers of one insert follow each other, in the distance that a cluster sets.
                 let statements = format!(
                     "insert into {{messages}} {COLUMNS} values {};
                      select cast(last_insert_id() as unsigned) as first_sequence,
@@ -211,7 +210,7 @@ async fn store(
     Ok(sequences.collect())
 }
 
-/// Locks keys, makes those that are not there, and their lanes.
+/// Locks keys, and inserts the missing ones with their lanes.
 fn lock(lanes: &[LaneId]) -> String {
     format!(
         "insert into {{keys}} (lane, last, redriven) values {}
@@ -228,7 +227,7 @@ fn first_of(row: &sqlx::mysql::MySqlRow) -> (u64, u64) {
     (row.get("first_sequence"), row.get("distance"))
 }
 
-/// Messages that are inserted together; a large one is alone.
+/// Groups messages that are inserted together; a large one is alone.
 fn parts<'a, 'b>(items: &'a [&'b Item<'b>]) -> Vec<&'a [&'b Item<'b>]> {
     let (mut parts, mut rest, mut bytes) = (Vec::new(), items, 0);
     let mut end = 0;

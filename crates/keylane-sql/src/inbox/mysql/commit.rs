@@ -10,14 +10,14 @@ use crate::lent::Lent;
 use crate::literals::hex;
 use crate::tables::Tables;
 
-/// What it asks for has one name in MySQL and another one in MariaDB; each takes the other's for a
-/// comment.
+/// The variable has one name in MySQL and another one in MariaDB; each database reads the other's
+/// name as a comment.
 const START: &str = "start transaction;
     select cast(/*!50720 @@transaction_read_only + */ /*M! @@tx_read_only + */ 0 as signed)
         as is_read_only";
 
-/// With the answer of the server it is known whether the session can write: one that cannot is no
-/// use to any handler, and would cost each of them an attempt.
+/// Begins a transaction. The answer of the server shows whether the session can write: one that
+/// cannot write is useless to a handler, and would cost it an attempt.
 pub(in super::super) async fn begin(pool: &MySqlPool) -> Result<Lent<sqlx::MySql>, SqlError> {
     let mut lent = Lent::from(pool).await?;
     let begun = sqlx::raw_sql(START).fetch_one(lent.get()).await;
@@ -28,8 +28,8 @@ pub(in super::super) async fn begin(pool: &MySqlPool) -> Result<Lent<sqlx::MySql
     }
 }
 
-/// Whether the lane is ours is read with a lock, and so not by the snapshot of the transaction. The
-/// lane stays locked until the commit: no worker can claim it in between.
+/// Commits, if the lane is ours. That is read with a lock, and so not from the snapshot of the
+/// transaction. The lane stays locked until the commit: no worker can claim it in between.
 pub(in super::super) async fn commit(
     mut lent: Lent<sqlx::MySql>,
     tables: &Tables,

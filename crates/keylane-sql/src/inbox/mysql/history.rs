@@ -1,4 +1,4 @@
-//! The history of a database, and what another one needs.
+//! The history of a database, and the steps to enter another one.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::inbox::again::again;
 use crate::inbox::turn::WorkerState;
 use crate::lent::Lent;
 
-/// How the servers call the history that they have: an expression.
+/// The name that the servers give their history: an expression.
 ///
-/// A replica that is promoted is another server than its source was. The servers of a cluster
-/// into which one writes at each of them have one history, and so the name of the cluster.
+/// A promoted replica is another server than its source. The servers of a cluster with several
+/// writable servers share one history, and so the name of the cluster.
 #[derive(Clone, Debug)]
 pub(in super::super) struct History(String);
 
@@ -26,17 +26,17 @@ const ASK: &str = "show global variables where variable_name in
 const ALONE: &str =
     "insert into {history} (one, id) values (1, '') on duplicate key update one = 1";
 
-/// A process that vanishes in the middle would keep all others from entering for as long as the server does
-/// not find out: by default, for eight hours. MariaDB ends such a transaction after these seconds, and alone
-/// reads such a comment; MySQL has no time limit for transactions that are idle.
+/// A process that vanishes in the middle would keep all others from entering until the server finds
+/// out: by default, for eight hours. MariaDB, which alone reads such a comment, ends the
+/// transaction after these seconds; MySQL has no time limit for idle transactions.
 const IDLE: &str = "set @keylane_idle = 0 /*M!100300 + @@session.idle_transaction_timeout,
     session idle_transaction_timeout = 5 */";
 
 const IDLE_AS_BEFORE: &str = "set @keylane_idle = 0 /*M!100300 + @keylane_idle,
     session idle_transaction_timeout = @keylane_idle */";
 
-/// A row of `lanes` is there exactly if one of `keys` is, and that if messages of the key are. Turns
-/// lock lanes in this order, and keys after them; those who accept lock keys in this order.
+/// A row of `lanes` exists exactly if a row of `keys` does, and that exactly if messages of the key
+/// do. Turns lock lanes in this order, and keys after them; producers lock keys in this order.
 const FIND: [&str; 3] = [
     "delete lanes from {lanes} lanes force index (primary)
      left join {keys} `keys` force index (primary) on `keys`.lane = lanes.lane
@@ -51,7 +51,7 @@ const FIND: [&str; 3] = [
      order by `keys`.lane",
 ];
 
-/// Behind the lanes: turns have locked theirs when they draw a token.
+/// Runs after the statements for lanes: turns have locked their lanes when they draw a token.
 const RAISE: &str = "update {counters} set value = greatest(value,
     (select coalesce(max(token), 0) from {lanes}),
     (select coalesce(max(token), 0) from {leases})) where name = 'tokens'";
@@ -83,15 +83,15 @@ impl History {
         }))
     }
 
-    /// What the history of the server is called that executes it.
+    /// Returns the name of the history of the server that executes it.
     pub(super) fn here(&self) -> &str {
         &self.0
     }
 }
 
 impl MySql {
-    /// Numbers of messages need nothing: they are drawn above all that are there, and a token above
-    /// those of all lanes.
+    /// Enters the history. The numbers of messages need no step: they are drawn above all existing
+    /// ones. A token is raised above those of all lanes.
     pub(super) async fn enter_history(&self) -> Result<(), SqlError> {
         match self.knows_history().await? {
             true => Ok(()),
@@ -116,7 +116,8 @@ impl MySql {
             let mut script = Script::new(connection.get(), &self.tables);
             script.add(IDLE).await?;
             script.add(BEGIN).await?;
-            // Of several at a time the others wait for the first one, and find it done.
+            // If several processes enter at a time, the others wait for the first one, and find it
+            // done.
             script.add(ALONE).await?;
             script.add(&self.is_known()).await?;
             if script.run().await?.is_empty() {
@@ -134,7 +135,7 @@ impl MySql {
         connection.end_or_close(entered)
     }
 
-    /// Of a worker that cannot renew.
+    /// Returns the state of a worker that cannot renew.
     pub(super) async fn standing(&self, worker: u64) -> Result<WorkerState, SqlError> {
         let rows = self.rows([self.elsewhere(worker)]).await?;
         Ok(rows.first().map_or(WorkerState::RunOut, standing_of))

@@ -1,16 +1,16 @@
-//! The inbox in MySQL and MariaDB, in statements that both know.
+//! The inbox in MySQL and MariaDB, in statements that both databases know.
 //!
 //! Each call goes to the server as few texts of several statements: prepared, each statement would
 //! take two round trips. All values in a text are numbers, or bytes in hexadecimal. Only large
 //! messages are bound: hexadecimal doubles them.
 //!
-//! Each transaction is of the level "read committed". Under "repeatable read", the level that both
-//! databases begin with, all plain reads of a transaction see what the first of them saw, which may
-//! be older than a row that was locked in between; and rows that are not there are locked as well.
+//! Each transaction runs at the level "read committed". Under "repeatable read", the default of
+//! both databases, all plain reads of a transaction see the state of the first read, which may be
+//! older than a row that was locked in between; and missing rows are locked as well.
 //!
-//! Each statement that locks rows by their keys is forced to use the index: of a table that is small,
-//! or was when it was last looked at, the databases would read all rows, and wait for each that
-//! another transaction has locked.
+//! Each statement that locks rows by their keys is forced to use the index: if a table is small, or
+//! was small when its statistics were taken, the databases would read all rows, and wait for each
+//! row that another transaction has locked.
 
 mod accept;
 pub(super) use accept::{Bounds, accept_on};

@@ -5,10 +5,11 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::tables::{Quote, Tables};
 
-/// How long a text becomes before it goes. Servers refuse texts that are too long.
+/// The length at which a text is sent. Servers refuse texts that are too long.
 const LONGEST: usize = 1 << 20;
 
-/// Statements for one connection, which go to the server in as few texts as possible, in their order.
+/// Statements for one connection, which go to the server in as few texts as possible, in their
+/// order.
 pub(super) struct Script<'a> {
     pub(super) connection: &'a mut MySqlConnection,
     tables: &'a Tables,
@@ -26,7 +27,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// One statement, or several.
+    /// Adds one statement, or several.
     pub(super) async fn add(&mut self, template: &str) -> Result<(), sqlx::Error> {
         if template.is_empty() {
             return Ok(());
@@ -42,7 +43,7 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// Runs what was added so far. Returns the rows of all results since the last run.
+    /// Runs the added statements. Returns the rows of all results since the last run.
     pub(super) async fn run(&mut self) -> Result<Vec<MySqlRow>, sqlx::Error> {
         self.send().await?;
         Ok(std::mem::take(&mut self.rows))

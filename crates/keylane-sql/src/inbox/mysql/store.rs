@@ -23,7 +23,7 @@ use crate::lent::Lent;
 use crate::literals::{hex, joined, table};
 use crate::times::{self, micros};
 
-/// All that a letter keeps of its message.
+/// The columns that a letter keeps of its message.
 const KEPT: &str =
     "sequence, lane, `key`, payload, payload_bytes, id, version, headers, accepted_at";
 
@@ -46,7 +46,7 @@ impl MySql {
         connection.end_or_close(rows)
     }
 
-    /// What the server says of `messages` has its next number, and is never out of date.
+    /// Returns the next number of `messages`, which the server never reports out of date.
     async fn next_sequence(&self) -> Result<u64, SqlError> {
         let rows = self.rows(["show create table {messages}"]).await?;
         let text: &str = rows.first().ok_or_else(|| SqlError::damaged(0))?.get(1);
@@ -54,7 +54,7 @@ impl MySql {
             let end = next.find(|c: char| !c.is_ascii_digit());
             next[..end.unwrap_or(next.len())].parse()
         });
-        // It is not shown before the first row.
+        // The server does not show it before the first row.
         next.unwrap_or(Ok(1)).map_err(|_| SqlError::damaged(0))
     }
 }
@@ -129,7 +129,7 @@ impl Backend for MySql {
     }
 
     async fn redrive(&self, sequences: &[u64]) -> Result<BTreeSet<u64>, SqlError> {
-        // The keys are locked, as by those who accept; who has a lane sees `redriven` change.
+        // The keys are locked, as by producers; a worker that has a lane sees `redriven` change.
         self.with_letters(sequences, |sequences| {
             let lanes =
                 format!("select distinct lane from {{letters}} where sequence in ({sequences})");
@@ -194,7 +194,7 @@ impl Backend for MySql {
             schema.as_deref().unwrap_or("database()"),
             joined(listed.map(|table| hex(self.tables.listed(table)))),
         );
-        // The numbers are decimals, or have a sign, or not.
+        // The server sends the numbers as decimals, or as integers with or without a sign.
         let parts = [
             "waiting",
             "waiting_bytes",
@@ -223,7 +223,7 @@ impl Backend for MySql {
     }
 
     async fn forget(&self, older: Duration, most: u64) -> Result<u64, SqlError> {
-        // Those that a transaction of the user's has just repeated are left for the next time.
+        // Marks that a transaction of the user's has just repeated stay until the next time.
         let delete = format!(
             "delete known from (
                 select mark from {{known}} force index (seen) where seen_at < utc_timestamp(6) - interval {} microsecond
@@ -243,7 +243,7 @@ impl Backend for MySql {
     }
 
     async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError> {
-        // It is another one if the database has failed over since.
+        // The history is another one if the database has failed over since.
         self.enter_history().await?;
         let worker = nonce::draw();
         let insert = format!(
@@ -284,8 +284,8 @@ impl Backend for MySql {
              set lanes.worker = 0, lanes.ready_at = utc_timestamp(6),
                 lanes.crashes = least(lanes.crashes + 1, 1000)"
         );
-        // In a transaction of its own: a turn locks its worker before its lanes. One that has the
-        // worker locked is waited for, and the lanes that it has claimed are seen.
+        // Runs in a transaction of its own: a turn locks its worker before its lanes. The statement
+        // waits for a turn that has locked the worker, and sees the lanes that it claimed.
         let delete = "delete from {workers} where runs_out <= utc_timestamp(6)
             and not exists (select 1 from {lanes} lanes force index (of_worker)
                 where lanes.worker = {workers}.id)";
@@ -294,7 +294,7 @@ impl Backend for MySql {
     }
 
     async fn leave(&self, worker: u64) -> Result<(), SqlError> {
-        // The worker first: what claims for it comes before, or finds no worker.
+        // The worker goes first: a claim for it comes before, or finds no worker.
         let delete = format!("delete from {{workers}} where id = {worker}");
         let free = format!(
             "update {{lanes}} force index (of_worker)
@@ -332,8 +332,8 @@ impl Backend for MySql {
              and not exists (select 1 from {{workers}} where id = {worker} and history <> {})",
             self.history.here(),
         );
-        // If another one has locked the whole table of letters, this waits before it has locked any row. The
-        // lane stays ours until the commit.
+        // If another transaction has locked the whole table of letters, this waits before it has
+        // locked any row. The lane stays ours until the commit.
         let lock = format!(
             "select 0 as is_ours from {{letters}} where false for update;
              select 1 as is_ours from {{lanes}} lanes where {ours} lock in share mode;
@@ -365,18 +365,18 @@ impl Backend for MySql {
     }
 }
 
-/// How many rows the statement before has changed, or found to be as they should be.
+/// How many rows the previous statement has changed, or found correct already.
 const CHANGED: &str = "select row_count() as changed";
 
 impl MySql {
-    /// Runs statements of which one is [`CHANGED`].
+    /// Runs statements, one of which is [`CHANGED`].
     async fn changed<const N: usize>(&self, statements: [&str; N]) -> Result<u64, SqlError> {
         let rows = self.rows(statements).await?;
         let row = rows.first().ok_or_else(|| SqlError::damaged(0))?;
         Ok(row.get::<i64, _>("changed").unsigned_abs())
     }
 
-    /// Locks letters, does something with them, and removes them. Returns which there were.
+    /// Locks letters, runs statements on them, and removes them. Returns the letters that existed.
     async fn with_letters(
         &self,
         sequences: &[u64],
@@ -405,7 +405,7 @@ impl MySql {
     }
 }
 
-/// Messages become letters. They are locked first: another process may be about to do the same.
+/// Turns messages into letters. Locks them first: another process may be about to do the same.
 fn bury(dead: &[Dead]) -> String {
     let sequences = joined(dead.iter().map(|dead| dead.sequence));
     let rows = dead.iter().map(|dead| {

@@ -1,19 +1,18 @@
 //! One round trip of a source, in two transactions of one text.
 //!
-//! The first one changes, and has all locks. It locks the lanes that something is said about, in
-//! their order, and those of them that are ours stay so until it commits; what is said about others
-//! does nothing. It waits for no lock of those who accept: keys that it would lock are skipped where
-//! they are locked.
+//! The first transaction makes all changes, and takes all locks. It locks the lanes that the turn
+//! mentions, in their order, and keeps the locks on our lanes until it commits; a report about
+//! another lane does nothing. It never waits for a lock of a producer: it skips keys that are
+//! locked.
 //!
-//! The second one reads, by one snapshot that is taken when all of that is committed. So it sees
-//! nothing that an earlier owner of a lane has removed: that one has committed before the lane was
-//! free. And no lock is held while messages are on their way. If a lane is lost in between, its
-//! messages may be missing, or may be those of its next owner; nothing that is said about it is taken
-//! then.
+//! The second transaction reads from one snapshot, which is taken after that commit. So it sees
+//! nothing that an earlier owner of a lane has removed: that owner committed before the lane was
+//! free. And no lock is held while messages travel. If a lane is lost in between, its messages may
+//! be missing, or may be those of its next owner; the database then ignores all reports about it.
 //!
-//! Which lanes are read is known only at the server, which writes that statement itself: one limited
-//! select for each lane, because neither database could limit the rows of each lane otherwise without
-//! reading all of them.
+//! Only the server knows which lanes are read, so it writes that statement itself: one limited
+//! select for each lane, because neither database could limit the rows of each lane otherwise
+//! without reading all of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,17 +30,18 @@ use crate::inbox::turn::{
 use crate::lent::Lent;
 use crate::literals::{hex, table};
 
-/// What the results say, in their column `what`.
+/// The meaning of the results, in their column `what`.
 const OURS: i64 = 0;
 const GONE: i64 = 1;
 const FOUND: i64 = 2;
 const WAITS: i64 = 3;
 pub(super) const ELSEWHERE: i64 = 4;
 
-/// Whether the worker has joined in the history that the server has. It is read once, before all else.
+/// Whether the worker has joined in the history of this server. It is read once, before anything
+/// else.
 const IS_HERE: &str = "@keylane_here";
 
-/// When this round trip has begun.
+/// The time at which this round trip began.
 const NOW: &str = "cast(@keylane_now as datetime(6))";
 
 impl MySql {
@@ -91,14 +91,14 @@ impl MySql {
         let said = turn.said().into_iter().map(|claimed| claimed.lane);
         answer.lost = said.filter(|lane| !ours.contains(lane)).collect();
         let leave = turn.leave.iter().map(|leave| leave.claimed.lane);
-        // One that is gone was ours when the transaction began, so no other has removed it.
+        // A missing lane was ours when the transaction began, so no other worker has removed it.
         let is_left = |lane: &LaneId| gone.contains(lane) && ours.contains(lane);
         answer.stayed = leave.filter(|lane| !is_left(lane)).collect();
         Ok(answer)
     }
 }
 
-/// What the first transaction does.
+/// Returns the statements of the first transaction.
 fn changes(turn: &RoundTrip) -> Vec<String> {
     let worker = turn.worker;
     let mut statements = Vec::new();
@@ -113,7 +113,7 @@ fn changes(turn: &RoundTrip) -> Vec<String> {
     let drained =
         (turn.leave.iter()).map(|Leave { claimed, last, .. }| (claimed, format!("{last} as last")));
     let said = turn.said();
-    // What is said about each lane, joined with it if it is ours.
+    // The reports about each lane, joined with the lane if it is ours.
     let ours = |said: &str| {
         format!(
             "({said}) said straight_join {{lanes}} lanes force index (primary)
@@ -148,7 +148,7 @@ fn changes(turn: &RoundTrip) -> Vec<String> {
         ));
     }
     if let Some(drained) = constants(drained) {
-        // A key that is locked is about to have another message.
+        // A locked key is about to have another message.
         statements.push(format!(
             "delete lanes, `keys` from (
                 select said.lane from {} straight_join {{keys}} `keys` force index (primary)
@@ -172,10 +172,11 @@ fn changes(turn: &RoundTrip) -> Vec<String> {
     statements
 }
 
-/// Claims free lanes, all under one token: it is higher than each that one of them had, because the
-/// row of the counter is locked from here to the commit.
+/// Claims free lanes, all under one token. It is higher than every earlier token of these lanes,
+/// because the row of the counter is locked from here to the commit.
 ///
-/// The worker is locked, so that it is not removed meanwhile, with its lanes left to none.
+/// The worker is locked, so that no call removes it meanwhile and leaves its lanes without an
+/// owner.
 fn claim(worker: u64, most: u32) -> [String; 5] {
     let free = |condition: &str| {
         format!(
@@ -205,7 +206,7 @@ fn claim(worker: u64, most: u32) -> [String; 5] {
     ]
 }
 
-/// What the second transaction reads.
+/// Returns the statements of the second transaction.
 fn reads(turn: &RoundTrip) -> Vec<String> {
     let worker = turn.worker;
     let mut lanes = Vec::new();
@@ -279,8 +280,8 @@ fn reads(turn: &RoundTrip) -> Vec<String> {
     ]
 }
 
-/// A table of lanes, tokens and what is said about them, in the order of the lanes; nothing, if
-/// nothing is.
+/// Returns a table of lanes, tokens and the reports about them, in the order of the lanes; `None`
+/// if there are no reports.
 fn constants<'a>(said: impl Iterator<Item = (&'a Claimed, String)>) -> Option<String> {
     let mut said = Vec::from_iter(said);
     said.sort_by_key(|(claimed, _)| claimed.lane);

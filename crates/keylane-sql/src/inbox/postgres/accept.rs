@@ -1,9 +1,9 @@
-//! Accepting messages.
+//! Accepts messages.
 //!
-//! Those who accept messages of one key come one after the other: each locks the row of the key in
-//! `keys`, draws its sequences then, and has the lock until it commits. So the sequences of a key
-//! grow in the order of its commits, and a message that commits late is not passed by a later one of
-//! its key. Rows are locked in the order of their lanes.
+//! Producers of messages of one key go one after the other: each locks the row of the key in
+//! `keys`, then draws its sequences, and holds the lock until it commits. So the sequences of a key
+//! grow in the order of its commits, and a message that commits late is not overtaken by a later
+//! one of its key. Rows are locked in the order of their lanes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,7 +47,7 @@ const STORE: &str = "
     from stored
 ";
 
-/// Blocks where another transaction is about to insert the same mark.
+/// Blocks while another transaction inserts the same mark.
 const MARK: &str = "
     insert into {known} (mark, sequence)
     select mark, 0 from unnest($1::bytea[]) as m (mark) order by mark
@@ -85,7 +85,7 @@ impl Postgres {
     }
 }
 
-/// Accepts within the transaction of the connection.
+/// Accepts messages within the transaction of the connection.
 pub(in super::super) async fn accept_on(
     connection: &mut PgConnection,
     tables: &Tables,
@@ -113,7 +113,7 @@ pub(in super::super) async fn accept_on(
                 known.insert(row.get::<Vec<u8>, _>("mark"), from_column(&row, "sequence"));
             }
             if known.len() < older.len() {
-                // Forgotten between the two statements.
+                // The mark was forgotten between the two statements.
                 return Err(sqlx::Error::Io(std::io::Error::other(
                     "a mark was forgotten meanwhile",
                 )));
@@ -165,7 +165,7 @@ pub(in super::super) async fn accept_on(
     Ok(accepted)
 }
 
-/// Stores messages that were never here. Returns their sequences, in their order.
+/// Stores new messages. Returns their sequences, in their order.
 async fn store(
     connection: &mut PgConnection,
     tables: &Tables,

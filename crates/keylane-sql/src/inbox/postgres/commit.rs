@@ -22,8 +22,8 @@ const DONE: &str = "
     select (select count(*) from ours) as ours, (select count(*) from removed) as removed
 ";
 
-/// With the answer of the server it is known whether the session can write: one that cannot is no
-/// use to any handler, and would cost each of them an attempt.
+/// Begins a transaction. The answer of the server shows whether the session can write: one that
+/// cannot write is useless to a handler, and would cost it an attempt.
 pub(in super::super) async fn begin(pool: &PgPool) -> Result<Lent<sqlx::Postgres>, SqlError> {
     let mut lent = Lent::from(pool).await?;
     let begun = sqlx::raw_sql("begin; show transaction_read_only")

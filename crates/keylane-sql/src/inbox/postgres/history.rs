@@ -1,4 +1,4 @@
-//! The history of a database, and what another one needs.
+//! The history of a database, and the steps to enter another one.
 
 use sqlx::Row;
 
@@ -8,8 +8,8 @@ use crate::inbox::again::again;
 use crate::inbox::turn::WorkerState;
 use crate::lent::Lent;
 
-/// What this history is called: the cluster, and its timeline, which is another one after each
-/// promotion. Each role may ask for it.
+/// The name of this history: the cluster, and its timeline, which changes with each promotion.
+/// Every role may read it.
 pub(super) const HERE: &str = "((select system_identifier from pg_control_system()) || '/'
     || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
 
@@ -17,25 +17,25 @@ pub(super) const HERE: &str = "((select system_identifier from pg_control_system
 const ELSEWHERE: &str =
     "select history, {here} as here from {workers} where id = $1 and history <> {here}";
 
-/// A standby has no timeline of its own yet: there nothing is known, and nothing can be noted.
+/// A standby has no timeline of its own yet: its history is unknown, and cannot be noted.
 const IS_KNOWN: &str = "
     select 1 where case when pg_is_in_recovery() then false
         else exists (select from {history} where id = {here}) end
 ";
 
-/// Each statement sees what was committed before it. A process that vanishes between two of them would keep
-/// all others from entering for as long as the server does not find out: with its defaults, for hours.
+/// Each statement sees all earlier commits. A process that vanishes between two statements would
+/// keep all others from entering until the server finds out: with its defaults, for hours.
 const BEGIN: &str = "set transaction isolation level read committed;
     set local idle_in_transaction_session_timeout = '5s'";
 
-/// Of several that enter at a time, the others wait for the first one, and find it done.
+/// If several processes enter at a time, the others wait for the first one, and find it done.
 const NOTE: &str = "
     insert into {history} as known (one, id) values (1, {here})
     on conflict (one) do update set id = excluded.id where known.id <> excluded.id
     returning id
 ";
 
-/// What was copied without its sequences draws numbers that are there.
+/// A copy made without its sequences would draw existing numbers.
 const RAISE: [&str; 2] = [
     "select setval('{sequence}', highest) from {sequence}, (
         select greatest((select max(sequence) from {messages}), (select max(sequence) from {letters}))
@@ -47,8 +47,8 @@ const RAISE: [&str; 2] = [
     where highest > last_value or highest = last_value and not is_called",
 ];
 
-/// A row of `lanes` is there exactly if one of `keys` is, and that if messages of the key are. A key that
-/// another transaction is about to remove is waited for.
+/// A row of `lanes` exists exactly if a row of `keys` does, and that exactly if messages of the key
+/// do. The statement waits for a key that another transaction is about to remove.
 const FIND: [&str; 3] = [
     "delete from {lanes} lanes where not exists (select from {keys} keys where keys.lane = lanes.lane)",
     "insert into {keys} (lane, last)
@@ -95,7 +95,7 @@ impl Postgres {
         connection.end_or_close(entered)
     }
 
-    /// Of a worker that cannot renew.
+    /// Returns the state of a worker that cannot renew.
     pub(super) async fn standing(&self, worker: u64) -> Result<WorkerState, SqlError> {
         let query = sqlx::query(self.text(ELSEWHERE)).bind(super::to_column(worker));
         let rows = self.rows(query).await?;

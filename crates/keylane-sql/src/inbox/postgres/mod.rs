@@ -56,7 +56,7 @@ fn text(tables: &Tables, template: &str) -> AssertSqlSafe<String> {
     AssertSqlSafe(tables.statement(&template, Quote::Postgres))
 }
 
-/// Numbers above what the column takes name nothing.
+/// Converts a number to the type of the column. No row has a number above its range.
 fn to_column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

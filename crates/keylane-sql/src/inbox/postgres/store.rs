@@ -25,7 +25,7 @@ use crate::times::{self, micros};
 
 type Bound<'q> = Query<'q, Db, PgArguments>;
 
-/// What a letter keeps of its message.
+/// The columns that a letter keeps of its message.
 const KEPT: &str = "sequence, lane, key, payload, id, version, headers, accepted_at";
 
 /// A page by a running total of the bytes before each row.
@@ -82,7 +82,7 @@ const LETTERS: &str = "
 
 const PURGE: &str = "delete from {letters} where sequence = any($1) returning sequence";
 
-/// The key is locked, as by those who accept; who has its lane sees `redriven` change.
+/// The key is locked, as by producers; the worker that has its lane sees `redriven` change.
 const REDRIVE: &str = "
     with letter as (
         delete from {letters} where sequence = any($1) returning *
@@ -143,7 +143,7 @@ const RENEW: &str = "
     where id = $1 and runs_out > clock_timestamp() and history = {here} and renewals >= $3
 ";
 
-/// Lanes of workers that are named in `dead`, one index scan for each: joined otherwise, the planner
+/// The lanes of the workers in `dead`, with one index scan for each: with another join, the planner
 /// might read all lanes.
 const FREED: &str = "
     update {lanes} lanes
@@ -160,8 +160,8 @@ const FREED: &str = "
     returning lanes.lane
 ";
 
-/// A worker that has run out can neither renew nor claim any more, so its lanes may go one part after
-/// the other. Its row stays for a minute: a turn that had begun in time may bring more of them.
+/// A worker whose claims have run out can no longer renew or claim, so its lanes may be freed in
+/// parts. Its row stays for a minute: a turn that began in time may add more lanes.
 const FREE_DEAD: &str = "
     with dead as materialized (
         select id from {workers} where runs_out <= clock_timestamp()
@@ -174,8 +174,8 @@ const FREE_DEAD: &str = "
     select count(*) as freed from freed
 ";
 
-/// A turn that has taken more than that minute leaves lanes of a worker that is not there any more.
-/// From each worker that has lanes to the next one it is one step in the index.
+/// A turn that takes longer than that minute leaves lanes of a worker that does not exist any more.
+/// Each step in the index goes from one worker with lanes to the next one.
 const FREE_ORPHANS: &str = "
     with recursive holders (id) as (
         select min(worker) from {lanes}
@@ -217,12 +217,12 @@ impl Postgres {
         Ok(connection.end(done)?.rows_affected())
     }
 
-    /// A statement that moves messages to the letters, or back.
+    /// Returns a statement that moves messages to the letters, or back.
     fn of_letters(&self, template: &str) -> AssertSqlSafe<String> {
         self.text(&template.replace("{kept}", KEPT))
     }
 
-    /// A statement that reads messages.
+    /// Returns a statement that reads messages.
     fn of_messages(&self, template: &str) -> AssertSqlSafe<String> {
         self.text(&template.replace("{columns}", MESSAGE))
     }
@@ -362,7 +362,7 @@ impl Backend for Postgres {
     }
 
     async fn join(&self, name: &str, ttl: Duration) -> Result<u64, SqlError> {
-        // It is another one if the database has failed over since.
+        // The history is another one if the database has failed over since.
         self.enter_history().await?;
         let worker = nonce::draw();
         let query = sqlx::query(self.text(JOIN)).bind(name).bind(micros(ttl));

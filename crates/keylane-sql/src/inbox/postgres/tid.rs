@@ -1,4 +1,4 @@
-//! The place of a row as the database's type for it.
+//! The place of a row, in the type that the database has for it.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;

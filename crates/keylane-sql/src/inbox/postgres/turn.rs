@@ -1,9 +1,9 @@
 //! One round trip of a source.
 //!
-//! Its claims read the messages of a lane in the same statement that claims it, and so by one
-//! snapshot. `free` has the places of the rows as they are when they are locked, `claimed` looks there
-//! by the snapshot: it does not see a row that was changed in between. Another worker had that lane,
-//! and what that one has done would be seen as waiting.
+//! One statement claims a lane and reads its messages, and so both see one snapshot. `free` has the
+//! places of the rows at the time of their locks, and `claimed` looks there in the snapshot: it
+//! does not see a row that changed in between. Another worker had that lane, and the messages that
+//! it finished would look as if they waited.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -22,20 +22,21 @@ use crate::inbox::turn::{
 };
 use crate::lent::Lent;
 
-/// Joins of what was sent are lateral, and its memberships hashed (`is true` keeps them from becoming
-/// joins, and from choosing an index): the planner knows neither how many rows an array has nor how many
-/// lanes a worker, and would compare all with all.
+/// Joins with the parameters are lateral, and membership tests in them hashed (`is true` keeps the
+/// planner from turning them into joins and from choosing an index): the planner knows neither how
+/// many rows an array has nor how many lanes a worker has, and would compare all with all.
 ///
-/// A lane that is left needs no look into an index: its row and that of its key are where they were
-/// seen, or it stays. A token is of one claim only.
+/// Leaving a lane needs no index lookup: its row and that of its key are where the worker saw them,
+/// or the lane stays. A token belongs to one claim only.
 ///
-/// A key with one message needs none to read that: the lane knows where it was stored. It is not looked
-/// at there if there were others, or a letter waits again.
+/// Reading a key with one message needs no index lookup either: the lane knows where the message
+/// was stored. The statement does not look there if the key had other messages, or a letter waits
+/// again.
 ///
-/// A row without `xmax` was neither changed nor locked. Rows that other claims are about to have are passed
-/// at a glance by that, instead of by an attempt to lock each; those that an aborted claim had are for a
-/// claim of all free lanes. It is a `case` so that the planner believes it to be true of half of the rows,
-/// and goes through the index.
+/// A row without `xmax` was neither changed nor locked. That test skips rows that other claims are
+/// about to take, without an attempt to lock each; rows of an aborted claim wait for a claim that
+/// looks at all free lanes. It is a `case` so that the planner assumes it true of half of the rows,
+/// and uses the index.
 const TURN: &str = "
     with elsewhere as materialized (
         select history, {here} as here from {workers} where id = $1 and history <> {here}
@@ -177,7 +178,7 @@ impl Postgres {
         let of_keys: Vec<Tid> = leave.iter().map(|leave| Tid(leave.place.of_key)).collect();
         let leaving: HashSet<u64> = leave.iter().map(|leave| leave.claimed.token).collect();
         let told = turn.told().filter(|told| !leaving.contains(&told.token));
-        // Each once, and locked in the order of their lanes.
+        // Each lane once, and locked in the order of the lanes.
         let told: BTreeSet<Claimed> = told.collect();
         let (told, told_tokens) = claims(told.iter());
         let (done, done_nonces) = names(turn.done.iter().map(|done| &done.1));
@@ -228,21 +229,21 @@ impl Postgres {
     }
 }
 
-/// The lanes and the tokens of claims.
+/// Returns the lanes and the tokens of claims.
 fn claims<'a>(claimed: impl Iterator<Item = &'a Claimed>) -> (Vec<&'a [u8]>, Vec<i64>) {
     claimed
         .map(|claimed| (claimed.lane.as_ref(), to_column(claimed.token)))
         .unzip()
 }
 
-/// The sequences and the nonces of messages.
+/// Returns the sequences and the nonces of messages.
 fn names<'a>(names: impl Iterator<Item = &'a MessageRef>) -> (Vec<i64>, Vec<i64>) {
     names
         .map(|name| (to_column(name.sequence), to_column(name.nonce)))
         .unzip()
 }
 
-/// A place as `tidsend` returns it. One of another length is the place of nothing.
+/// Decodes a place as `tidsend` returns it. Bytes of another length are the place of no row.
 fn place(bytes: &[u8]) -> u64 {
     let number = |byte: u64, next: &u8| byte << 8 | u64::from(*next);
     bytes.iter().fold(0, number)
@@ -260,7 +261,7 @@ const PLACE: usize = 14;
 const OF_KEY: usize = 15;
 const NONCE: usize = 16;
 
-/// What a row of the answer says.
+/// The meaning of a row of the answer.
 const LOST: i32 = 0;
 const STAYED: i32 = 1;
 const SINCE: i32 = 2;
@@ -268,7 +269,7 @@ const ELSEWHERE: i32 = 4;
 
 fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
     let mut answer = Answer::default();
-    // The first message of each lane that was too much.
+    // The first message of each lane that exceeded the limit.
     let mut cut: HashMap<LaneId, u64> = HashMap::new();
     for row in rows {
         let lane = LaneId::from_bytes(row.get::<Option<_>, _>(OF_LANE).unwrap_or_default());
@@ -295,7 +296,7 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
             }
             _ => {}
         }
-        // Each row of a lane has what is known of it; a lane without messages has one row.
+        // Each row of a lane has the state of the lane; a lane without messages has one row.
         if answer
             .lanes
             .last()
@@ -322,8 +323,8 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
             message: message_of(row)?,
         });
     }
-    // The rows of a lane come together, and in their order, as it is; nothing in the statement says
-    // so.
+    // The rows of a lane arrive together, and in their order; but the statement does not guarantee
+    // it.
     (answer.lanes).sort_unstable_by_key(|found| found.claimed.token);
     (answer.lanes).dedup_by(|found, first| {
         let is_one = found.claimed.token == first.claimed.token;
@@ -340,7 +341,7 @@ fn answer_of(rows: &[PgRow]) -> Result<Answer, SqlError> {
     Ok(answer)
 }
 
-/// What is known of a lane. Its columns are in the order of those of the answer, from that of the
+/// Reads the state of a lane. Its columns are in the order of those of the answer, from that of the
 /// crashes on, which is at `crashes`.
 pub(super) fn found(row: &PgRow, lane: LaneId, crashes: usize) -> Found {
     let column = |column: usize| crashes + column - CRASHES;

@@ -10,22 +10,22 @@ use tokio::time::Instant;
 
 use crate::error::SqlError;
 
-/// How often the same failure is told at most.
+/// How often the same failure is reported at most.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 
-/// An error that the next try may mend is a failure of the part when it is there so many times in a row.
+/// An error that the next try may clear counts as a failure after so many in a row.
 const IN_A_ROW: u32 = 3;
 
-/// What fails, by what shows that it is well again.
+/// A part of the source that can fail, named by what succeeds when it is healthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
-    /// Claimed, read and removed.
+    /// Messages are claimed, read and removed.
     Messages,
-    /// Written for handlers that have dropped their transactions.
+    /// Letters are written for handlers that have dropped their transactions.
     Letters,
-    /// Renewed.
+    /// Claims are renewed.
     Claims,
-    /// Those of dead workers are freed.
+    /// The lanes of dead workers are freed.
     Dead,
     Orphans,
     Known,
@@ -44,7 +44,7 @@ impl Part {
     }
 }
 
-/// Shared by the source with the tasks of its session.
+/// The failures, which the source shares with the tasks of its session.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     parts: Mutex<BTreeMap<Part, Failed>>,
@@ -55,22 +55,22 @@ pub(super) struct Failures {
 struct Failed {
     in_a_row: u32,
     now: Now,
-    /// When it was told that it fails, and why.
+    /// When its failure was reported, and why.
     told: Option<(Instant, String)>,
 }
 
 #[derive(Debug, Default)]
 enum Now {
-    /// It may be well with the next try, and is as it was told.
+    /// The next try may clear it; its reported state stays.
     #[default]
     AsBefore,
-    /// And that is not told yet.
+    /// It fails, and that is not reported yet.
     Fails(String),
     Well,
 }
 
 impl Failures {
-    /// A part fails, and is tried again.
+    /// Records that a part fails and is tried again.
     pub(super) fn fail(&self, part: Part, error: &SqlError) {
         tracing::debug!(target: "keylane", part = part.name(), %error, "it is tried again");
         let mut parts = self.lock();
@@ -95,7 +95,7 @@ impl Failures {
         }
     }
 
-    /// The source is opened: what fails still is told anew. Messages are tried at once.
+    /// Opens the source: every remaining failure is reported anew. Messages are tried at once.
     pub(super) fn open(&self) {
         self.lock().retain(|part, failed| {
             if let (Now::AsBefore, Some((_, why))) = (&failed.now, failed.told.take()) {
@@ -105,13 +105,13 @@ impl Failures {
         });
     }
 
-    /// Another session begins, and finds out anew what fails.
+    /// Begins another session, which finds out anew what fails.
     pub(super) fn begin(&self) {
         let parts = Vec::from_iter(self.lock().keys().copied());
         parts.into_iter().for_each(|part| self.is_well(part));
     }
 
-    /// Tells what is not told yet. Whether there was anything.
+    /// Reports what is not reported yet. Returns whether there was anything.
     pub(super) fn tell<M, P>(&self, into: &mut Deliveries<M, P>) -> bool {
         let now = Instant::now();
         let mut is_any = false;
@@ -140,7 +140,7 @@ impl Failures {
         is_any
     }
 
-    /// Is there when something may be to be told. It may be dropped.
+    /// Waits until there may be something to report. Safe to drop.
     pub(super) async fn news(&self) {
         self.news.notified().await;
     }
@@ -205,7 +205,7 @@ mod tests {
         failures.open();
         assert_eq!(failing(), [Part::Known]);
         assert!(tell(&failures) && !tell(&failures));
-        // One that was told is well again, and another one was never told.
+        // A part whose failure was reported recovers, and another failure was never reported.
         failures.fail(Part::Claims, &error);
         failures.begin();
         assert_eq!(failing(), [Part::Known]);

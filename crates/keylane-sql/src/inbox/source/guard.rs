@@ -1,8 +1,8 @@
-//! Attempts that are noted before they start, and those that have dropped their transactions.
+//! Notes attempts before they start, and keeps attempts that have dropped their transactions.
 //!
-//! The first attempt at a message that is handed over needs no note: if the worker dies with it, its
-//! lane is known to have had a death, and the messages in it are looked at one by one from then on.
-//! Each further attempt is noted in the row of the message.
+//! The first attempt at a message that is handed over needs no note: if the worker dies with it,
+//! the database knows that a worker died with this lane, and the messages in it are then looked at
+//! one by one. Each further attempt is noted in the row of the message.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,16 +18,16 @@ use super::reader::Position;
 #[derive(Debug)]
 pub(super) struct Starts {
     noted: Mutex<Noted>,
-    /// How many messages there are in it: hardly ever any.
+    /// How many messages there are in it: almost always 0.
     count: AtomicUsize,
     wake: Arc<Notify>,
     claims: Mutex<Option<Claims>>,
 }
 
-/// The claims of the worker that the source is.
+/// The claims of the current worker of the source.
 #[derive(Debug)]
 struct Claims {
-    /// The first opening of the source in which it was that worker.
+    /// The first opening of the source with this worker.
     since: u64,
     lost: watch::Receiver<bool>,
 }
@@ -37,8 +37,8 @@ struct Noted {
     /// Attempts that are in the rows, or about to be, by sequence.
     attempts: HashMap<u64, NotedAttempts>,
     wanted: Vec<(LaneId, u64, u32)>,
-    /// Messages that have settled as done by an attempt that has dropped its transaction, and the number
-    /// of that attempt.
+    /// Messages that an attempt with a dropped transaction has settled as done, and the number of
+    /// that attempt.
     dropped: HashMap<InHand, u32>,
 }
 
@@ -52,10 +52,10 @@ impl Starts {
         }
     }
 
-    /// The source is another worker from this opening on.
+    /// Records that the source is another worker from this opening on.
     pub(super) fn joined(&self, opening: u64, lost: watch::Receiver<bool>) {
         let since = opening;
-        // What it reads has the numbers of what it has read, and may be something else.
+        // A new message may have the number of an earlier one.
         self.change(|noted| {
             noted.attempts.clear();
             noted.wanted.clear();
@@ -67,7 +67,8 @@ impl Starts {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the attempt by which a message is done, if that has dropped its transaction.
+    /// Removes and returns the number of the attempt that finished a message, if that attempt
+    /// dropped its transaction.
     pub(super) fn take_dropped(&self, message: InHand) -> Option<u32> {
         match self.count.load(Ordering::Relaxed) {
             0 => None,
@@ -75,12 +76,12 @@ impl Starts {
         }
     }
 
-    /// What is of another opening of the source is never asked for.
+    /// Forgets the other openings of the source: no call asks for their messages.
     pub(super) fn forget_all_but(&self, opening: u64) {
         self.change(|noted| noted.dropped.retain(|message, _| message.0 == opening));
     }
 
-    /// Changes what is noted.
+    /// Changes the notes.
     fn change<T>(&self, change: impl FnOnce(&mut Noted) -> T) -> T {
         let mut noted = self.noted();
         let changed = change(&mut noted);
@@ -89,7 +90,7 @@ impl Starts {
         changed
     }
 
-    /// Attempts that are to be noted.
+    /// Takes the attempts that are to be noted.
     pub(super) fn take_wanted(&self) -> Vec<(LaneId, u64, u32)> {
         match self.count.load(Ordering::Relaxed) {
             0 => Vec::new(),
@@ -97,7 +98,7 @@ impl Starts {
         }
     }
 
-    /// This attempt is noted.
+    /// Records that this attempt is noted.
     pub(super) fn note(&self, sequence: u64, attempt: u32) {
         if let Some(known) = self.noted().attempts.get_mut(&sequence) {
             known.note(attempt);
@@ -111,7 +112,7 @@ impl Starts {
 
 impl StartGuard<Position> for Starts {
     fn starts(&self, _: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
-        // By an attempt before.
+        // An earlier attempt may have left it there.
         uncommitted::remove(position.in_hand());
         if attempt <= position.noted {
             return Ok(());
@@ -149,7 +150,7 @@ impl StartGuard<Position> for Starts {
     fn holds(&self, position: &Position) -> bool {
         let claims = self.claims();
         claims.as_ref().is_some_and(|claims| {
-            // With the session, the renewals end.
+            // The renewals end with the session.
             let are_renewed = claims.lost.has_changed().is_ok() && !*claims.lost.borrow();
             are_renewed && position.in_hand().0 >= claims.since
         })

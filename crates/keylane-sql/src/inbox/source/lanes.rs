@@ -1,9 +1,9 @@
-//! The lanes that a source has claimed: what of them is handed over, and what to say and to ask in
-//! the next round trip. Pure.
+//! The lanes that a source has claimed: which of their messages are handed over, and what to report
+//! and to request in the next round trip. Pure.
 //!
-//! Two round trips may be under way at a time, on two connections, and the database may do the second
-//! one first. So a lane is asked for, or left, in one of them only; and it is left when nothing is under
-//! way that is said about it in the other one: that would find the lane gone.
+//! Two round trips may be in progress at a time, on two connections, and the database may do the
+//! second one first. So a lane is requested, or left, in one of them only; and it is left only when
+//! the other one reports nothing about it: that report would find the lane gone.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,40 +16,41 @@ use super::super::turn::{
     WorkerState,
 };
 
-/// Most lanes to fetch from or to leave in one round trip.
+/// The most lanes to fetch from or to leave in one round trip.
 const MOST: usize = 1_024;
 
-/// Most messages that one asks for. A source may have twice as many by default, so that two round
-/// trips at a time have as much to do each.
+/// The most messages that one round trip asks for. A source may have twice as many by default, so
+/// that two round trips at a time have equal work.
 const ASKED: usize = 4_096;
 
-/// So many messages of a lane are asked for at least, if lanes have so many: each lane costs more than
-/// a message.
+/// The least number of messages to request from a lane, if lanes have so many: each lane costs more
+/// than a message.
 const SHARE: usize = 16;
 
-/// So many messages of a lane are looked at one by one after a worker has died with it. It is the
-/// most that a worker has of a lane by default; one of them may be what killed it.
+/// How many messages of a lane are looked at one by one after a worker has died with it. By default
+/// a worker has at most this many of a lane; one of them may have killed it.
 const SUSPECTS: u32 = 256;
 
-/// One claim of so many looks at all free lanes, and the others only behind the one that was claimed
-/// last: before it a database would look at what is left of all that were claimed. Those that are passed,
-/// because they were committed late or another worker was about to have them, wait for that one.
+/// One claim of so many looks at all free lanes. The others look only behind the lane that was
+/// claimed last: before it the database would scan the remains of all earlier claims. Lanes that
+/// were skipped, because they were committed late or another worker was about to take them, wait
+/// for that one claim.
 const FROM_THE_FIRST: usize = 8;
 
-/// After messages were left out because of the limit of bytes, so many turns sum them up. It costs a
-/// database more than to look at each message by itself.
+/// How many turns sum up the bytes after the limit of bytes left messages out. A sum costs the
+/// database more than a look at each message by itself.
 const SUMMED: usize = 64;
 
-/// How many windows of a lane may be handed over if its messages have versions: they may come in any
-/// order, and the one that is next must not stay behind.
+/// How many windows of a lane may be handed over if its messages have versions: they may come in
+/// any order, and the next one must not stay behind.
 const VERSIONED: usize = 16;
 
-/// What is claimed.
+/// The claimed lanes.
 #[derive(Debug)]
 pub(super) struct Lanes {
     limits: Limits,
     lanes: HashMap<LaneId, Lane>,
-    /// Lanes that may have something to say or to ask. Each at most once.
+    /// Lanes that may have something to report or to request. Each at most once.
     busy: VecDeque<LaneId>,
     /// Lanes that could not be left because their key is locked.
     resting: Vec<LaneId>,
@@ -57,17 +58,17 @@ pub(super) struct Lanes {
     attempts: Vec<(Claimed, MessageRef, u32)>,
     /// Bytes of messages that are handed over, or about to be.
     bytes: usize,
-    /// What the turns under way ask for.
+    /// The requests of the turns in progress.
     asked: Asked,
-    /// How many messages the lanes had that were claimed last, on the average; and one more.
+    /// The average number of messages in the lanes that were claimed last, plus one.
     depth: usize,
     /// Whether there may be lanes that no worker has.
     claims: bool,
-    /// In how many turns more to sum up the bytes, whichever lanes they ask for.
+    /// For how many more turns to sum up the bytes, whichever lanes they ask for.
     summed: usize,
-    /// Most lanes that were free before are claimed; see [`RoundTrip::since`].
+    /// Most lanes that became free earlier are claimed; see [`RoundTrip::since`].
     since: f64,
-    /// Claims since one has looked at all free lanes.
+    /// The number of claims since one looked at all free lanes.
     claiming: usize,
     /// Whether to look at all lanes that are ours.
     checks: bool,
@@ -95,7 +96,8 @@ pub(super) struct Limits {
 #[derive(Debug)]
 struct Lane {
     token: u64,
-    /// The messages that are handed over, or about to be, in their order; and how many bytes each has.
+    /// The messages that are handed over, or about to be, in their order, each with its size in
+    /// bytes.
     out: VecDeque<(MessageRef, usize)>,
     /// Everything up to here was brought.
     after: u64,
@@ -104,20 +106,20 @@ struct Lane {
     place: Place,
     /// How many more messages are looked at one by one.
     suspects: u32,
-    /// When its key was at `last`, nothing waited above `after`.
+    /// No message waited above `after` when its key was at `last`.
     is_exhausted: bool,
-    /// Something has come back: it is read again from its beginning, once nothing of it is out.
+    /// A message has come back: the lane is read again from its beginning, once none of it is out.
     starts_over: bool,
     has_versions: bool,
-    /// Some of it was left out because of the limit of bytes.
+    /// The limit of bytes left some of it out.
     is_cut: bool,
     /// It could not be left, and nothing has changed since.
     is_stuck: bool,
     /// It is in `busy`, or a turn under way asks for it or leaves it.
     is_queued: bool,
-    /// How many done-marks and attempts are to be said, or may not have been heard.
+    /// How many done-marks and attempts are to be reported, or may not have arrived.
     untold: usize,
-    /// How many of them are in turns under way.
+    /// How many of them are in turns in progress.
     telling: usize,
     /// A message that is handed over once its attempt is noted.
     suspect: Option<Box<Ready>>,
@@ -144,14 +146,15 @@ impl Ready {
     }
 }
 
-/// What an answer has brought.
+/// The result of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
     pub(super) ready: Vec<Ready>,
-    /// What is to come back, if it has not started: letters wait again in front of it.
+    /// Messages that are to come back if they have not started: letters wait again in front of
+    /// them.
     pub(super) recalled: Vec<(LaneId, MessageRef)>,
-    /// A claim of ours is not ours any more, and so none is; or what is held is of another history of
-    /// the database.
+    /// One of our claims has ended, and so have all; or a message that we have belongs to another
+    /// history of the database.
     pub(super) is_lost: bool,
 }
 
@@ -177,12 +180,12 @@ impl Lanes {
         }
     }
 
-    /// How much there is to say.
+    /// Returns how much there is to report.
     pub(super) fn unsaid(&self) -> usize {
         self.done.len() + self.attempts.len()
     }
 
-    /// Whether everything that has settled is told, once no turn is under way.
+    /// Returns whether every settlement is reported, once no turn is in progress.
     pub(super) fn is_told(&self) -> bool {
         self.unsaid() == 0
     }
@@ -191,14 +194,14 @@ impl Lanes {
         !self.resting.is_empty()
     }
 
-    /// There may be something new: a message was accepted, or it is time to look.
+    /// Records that there may be something new: a message was accepted, or it is time to look.
     pub(super) fn look(&mut self) {
         self.claims = true;
         self.looks += 1;
         self.wake_resting();
         let mut versioned = Vec::new();
         for (id, lane) in &mut self.lanes {
-            // It may wait for one that is here now.
+            // It may wait for a message that is here now.
             if lane.has_versions && !lane.out.is_empty() {
                 lane.is_exhausted = false;
                 versioned.push(*id);
@@ -207,8 +210,7 @@ impl Lanes {
         versioned.into_iter().for_each(|lane| self.queue(lane));
     }
 
-    /// It is time to look at the lanes that are waited for as well: letters may wait again in front of
-    /// what is handed over.
+    /// Looks also at lanes whose messages are handed over: letters may wait again in front of them.
     pub(super) fn check(&mut self) {
         self.checks = true;
     }
@@ -223,13 +225,13 @@ impl Lanes {
         }
     }
 
-    /// The claim under which a lane is ours.
+    /// Returns the claim under which a lane is ours.
     pub(super) fn claim_of(&self, lane: LaneId) -> Option<Claimed> {
         let token = self.lanes.get(&lane)?.token;
         Some(Claimed { lane, token })
     }
 
-    /// A message that was handed over is done, or given up.
+    /// Settles a message that was handed over: it is done, or given up.
     pub(super) fn settle(&mut self, id: LaneId, message: MessageRef, is_told: bool) {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
@@ -246,7 +248,7 @@ impl Lanes {
         lane.queue(id, &mut self.busy);
     }
 
-    /// A message that was handed over comes back, after so many attempts.
+    /// Takes back a message that was handed over, after so many attempts.
     pub(super) fn give_back(&mut self, id: LaneId, message: MessageRef, attempts: u32) {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
@@ -265,7 +267,8 @@ impl Lanes {
         self.queue(id);
     }
 
-    /// An attempt is about to start that must be noted first, unless the message is not here any more.
+    /// Records an attempt that must be noted before it starts, unless the message is not here any
+    /// more.
     pub(super) fn note_attempt(&mut self, id: LaneId, sequence: u64, attempts: u32) {
         let Some(lane) = self.lanes.get_mut(&id) else {
             return;
@@ -281,14 +284,15 @@ impl Lanes {
         }
     }
 
-    /// What to say and to ask now, with room for so many messages. It may be empty.
+    /// Returns the reports and requests of the next turn, with room for so many messages. It may be
+    /// empty.
     pub(super) fn turn(&mut self, worker: u64, room: usize) -> RoundTrip {
         let mut turn = RoundTrip {
             worker,
             looks: self.looks,
             ..RoundTrip::default()
         };
-        // All of it: a lane that is left takes its done-marks along.
+        // All of them: a lane that is left takes its done-marks along.
         turn.done = std::mem::take(&mut self.done);
         turn.attempts = std::mem::take(&mut self.attempts);
         let bytes = self
@@ -307,12 +311,12 @@ impl Lanes {
             true => self.limits.keys.saturating_sub(known),
             false => 0,
         };
-        // All have a share of the room, so that no few lanes take all of it.
+        // All lanes have a share of the room, so that a few lanes do not take all of it.
         let share = room / (self.busy.len() + free).max(1);
         let least = self.depth.min(SHARE).min(self.limits.window);
         let share = share.clamp(least, self.limits.window);
-        // A quarter of the room is for lanes that wait, so that none waits for all that is in others;
-        // of less than four, all of it in some turns.
+        // A quarter of the room is for lanes that wait, so that none waits for all messages in
+        // others; with room for fewer than four, some turns give them all of it.
         self.turns = self.turns.wrapping_add(1);
         let kept_free = match free {
             0 => 0,
@@ -333,7 +337,7 @@ impl Lanes {
             lane.start_over();
             match lane.wish(self.limits.window) {
                 Wish::Nothing => lane.is_queued = false,
-                // When that is heard, it is queued again.
+                // The answer to that report queues it again.
                 Wish::Leave if lane.telling > 0 => lane.is_queued = false,
                 Wish::Leave => {
                     turn.leave.push(Leave {
@@ -362,7 +366,8 @@ impl Lanes {
             self.check_all(&mut turn);
         }
         room += kept_free;
-        // One claim at a time: another one beside it would have to pass what it has locked.
+        // One claim at a time: a second one beside it would have to skip the rows that it has
+        // locked.
         if room > 0 && free > 0 && self.asked.lanes == 0 {
             let share = share.min(room);
             turn.claim = free.min(room / share).min(MOST_CLAIMED) as u32;
@@ -377,7 +382,7 @@ impl Lanes {
         turn
     }
 
-    /// A turn is under way.
+    /// Records that a turn is in progress.
     fn begin(&mut self, turn: &RoundTrip) {
         let asked = turn.asked();
         self.asked.messages += asked;
@@ -392,7 +397,7 @@ impl Lanes {
         }
     }
 
-    /// A turn is not under way any more. `is_heard`: what it has said is known.
+    /// Records that a turn has ended. `is_heard`: its reports have arrived.
     fn end(&mut self, turn: &RoundTrip, is_heard: bool) {
         let asked = turn.asked();
         self.asked.messages -= asked;
@@ -412,9 +417,9 @@ impl Lanes {
         }
     }
 
-    /// Asks for none of the messages of the lanes that are waited for.
+    /// Checks all lanes, without a request for messages.
     fn check_all(&mut self, turn: &mut RoundTrip) {
-        // Those as well for whose messages there was no room.
+        // Includes those for whose messages there was no room.
         let busy: HashSet<LaneId> = self.busy.iter().copied().collect();
         let waited_for = (self.lanes.iter_mut())
             .filter(|(id, lane)| !lane.out.is_empty() && (!lane.is_queued || busy.contains(*id)));
@@ -433,8 +438,8 @@ impl Lanes {
         (self.busy).retain(|id| lanes.get(id).is_some_and(|lane| lane.out.is_empty()));
     }
 
-    /// A turn was not answered: what was said is said again. What was asked may have been granted,
-    /// see [`adopt`](Self::adopt).
+    /// Takes back a turn without an answer: its reports are sent again. Its requests may have been
+    /// granted, see [`adopt`](Self::adopt).
     pub(super) fn take_back(&mut self, turn: RoundTrip) {
         self.end(&turn, false);
         let leave = turn.leave.iter().map(|leave| leave.claimed);
@@ -449,8 +454,8 @@ impl Lanes {
         self.forget_the_unclaimed();
     }
 
-    /// Says nothing more of lanes that are not ours any more: they could be left because nothing
-    /// waited in them.
+    /// Drops the reports about lanes that are not ours any more: they could be left because no
+    /// message waited in them.
     fn forget_the_unclaimed(&mut self) {
         let lanes = &self.lanes;
         let is_ours = |claimed: &Claimed| {
@@ -461,14 +466,14 @@ impl Lanes {
         self.attempts.retain(|(claimed, ..)| is_ours(claimed));
     }
 
-    /// The lane of a claim, if it is that claim that we have now.
+    /// Returns the lane of a claim, if that claim is the current one.
     fn claimed(&mut self, claimed: Claimed) -> Option<&mut Lane> {
         let lane = self.lanes.get_mut(&claimed.lane);
         lane.filter(|lane| lane.token == claimed.token)
     }
 
-    /// After an answer was lost, and while no turn is under way: these are our lanes, and no others.
-    /// False: one is not ours any more that was not about to be left.
+    /// Adopts exactly these lanes as ours, after a lost answer, while no turn is in progress.
+    /// Returns false if a lane is not ours any more that was not about to be left.
     pub(super) fn adopt(&mut self, found: &[Found]) -> bool {
         let theirs: HashMap<LaneId, u64> = (found.iter())
             .map(|found| (found.claimed.lane, found.claimed.token))
@@ -493,7 +498,7 @@ impl Lanes {
         true
     }
 
-    /// What the database has answered to a turn.
+    /// Applies the answer of the database to a turn.
     pub(super) fn apply(&mut self, turn: &RoundTrip, answer: Answer) -> Applied {
         let mut applied = Applied {
             is_lost: !answer.lost.is_empty() || answer.standing != WorkerState::Alive,
@@ -511,7 +516,7 @@ impl Lanes {
         self.end(turn, true);
         let leave = turn.leave.iter().map(|leave| leave.claimed);
         for claimed in leave.filter(|claimed| stayed.contains(&claimed.lane)) {
-            // It is still here: a message was accepted, or is about to be.
+            // It still exists: a message was accepted, or is about to be.
             if let Some(lane) = self.claimed(claimed) {
                 lane.is_queued = false;
                 if lane.is_stuck {
@@ -541,7 +546,7 @@ impl Lanes {
             self.depth = (found as usize).div_ceil(claimed) + 1;
         }
         if !left_out.is_empty() {
-            // Those that were left out altogether come first the next time.
+            // Lanes that were left out altogether come first the next time.
             let served: HashSet<LaneId> = answer.messages.iter().map(|one| one.lane).collect();
             found_lanes.sort_by_key(|found| served.contains(&found.claimed.lane));
         }
@@ -551,7 +556,7 @@ impl Lanes {
             let new = || Lane::new(found, self.limits.exact_starts);
             let lane = self.lanes.entry(id).or_insert_with(new);
             if lane.token != found.claimed.token {
-                // The answer to the turn that has left it is still on its way.
+                // The answer to the turn that left it is still on its way.
                 *lane = new();
                 self.busy.retain(|busy| *busy != id);
             }
@@ -559,14 +564,14 @@ impl Lanes {
             if count != Some(0) {
                 lane.is_cut = left_out.contains(&id);
                 let has_more = lane.is_cut || found.messages >= count.unwrap_or(turn.window);
-                // Its key is locked by one who accepts and has not committed.
+                // A producer that has not committed has locked its key.
                 lane.is_stuck = lane.out.is_empty()
                     && !has_more
                     && found.messages == 0
                     && count.is_some()
                     && lane.last == found.last;
                 (lane.last, lane.place) = (found.last, found.place);
-                // What comes late may be in front of what versions wait for.
+                // A late message may be in front of those that wait for a version.
                 lane.is_exhausted = !has_more && (is_latest || !lane.has_versions);
             }
             lane.see_redriven(found, &mut applied);
@@ -574,7 +579,7 @@ impl Lanes {
         }
         applied.is_lost |= !asked.is_empty();
         if claimed < turn.claim as usize {
-            // There are no others, unless they have come meanwhile, or are free for longer.
+            // There are no others, except lanes that came meanwhile, or became free earlier.
             self.claims &= !is_latest || turn.since > 0.0;
             self.since = 0.0;
         } else if let Some(since) = answer.free_since {
@@ -601,14 +606,14 @@ impl Lanes {
         };
         let (sequence, bytes) = (message.sequence, message.payload.len());
         let name = MessageRef { sequence, nonce };
-        // What has come back meanwhile, or waits again, is in front of it.
+        // Messages that came back meanwhile, or wait again, are in front of it.
         if lane.starts_over {
             return;
         }
         let at = match lane.find(sequence) {
             Err(at) => at,
             Ok(at) => {
-                // Another message has the number of one that is held.
+                // Another message has the number of one that we have.
                 applied.is_lost |= lane.out[at].0 != name;
                 return;
             }
@@ -641,7 +646,7 @@ impl Lanes {
         lane.suspect = Some(Box::new(ready(attempts + 1)));
     }
 
-    /// The attempt of a message is noted: it may start.
+    /// Hands a message over whose attempt is noted.
     fn hand_over_suspect(&mut self, claimed: Claimed, name: MessageRef, applied: &mut Applied) {
         let Some(lane) = self.lanes.get_mut(&claimed.lane) else {
             return;
@@ -655,7 +660,7 @@ impl Lanes {
         applied.ready.push(ready);
     }
 
-    /// A lane is asked for or left once at a time.
+    /// Asserts that a lane is requested or left in one turn at a time.
     #[cfg(test)]
     pub(super) fn assert_sound(&self) {
         let busy: HashSet<&LaneId> = self.busy.iter().collect();
@@ -702,12 +707,12 @@ impl Lane {
         }
     }
 
-    /// Where a message of it is in `out`, or would be.
+    /// Returns where a message of it is in `out`, or would be.
     fn find(&self, sequence: u64) -> Result<usize, usize> {
         (self.out).binary_search_by_key(&sequence, |(message, _)| message.sequence)
     }
 
-    /// Returns how many bytes it has.
+    /// Removes a message. Returns how many bytes it has.
     fn take(&mut self, message: MessageRef) -> Option<usize> {
         let at = self.find(message.sequence).ok()?;
         let (_, bytes) = *self.out.get(at).filter(|out| out.0 == message)?;
@@ -721,7 +726,7 @@ impl Lane {
         }
     }
 
-    /// If letters have come to be in front of what is handed over, that is to come back.
+    /// Recalls the messages that are handed over, if letters wait again in front of them.
     fn see_redriven(&mut self, found: &Found, applied: &mut Applied) {
         if std::mem::replace(&mut self.redriven, found.redriven) != found.redriven {
             self.starts_over = true;
@@ -730,8 +735,8 @@ impl Lane {
         }
     }
 
-    /// Reads from its beginning again, if it is to and nothing of it is out. What is done must be
-    /// gone by then, and attempts must be noted: they are told in a turn before.
+    /// Reads the lane from its beginning again, if it must and no message of it is out. By then
+    /// done messages must be gone, and attempts must be noted: an earlier turn reports them.
     fn start_over(&mut self) {
         if self.starts_over && self.out.is_empty() && self.untold == 0 {
             self.starts_over = false;
@@ -740,7 +745,7 @@ impl Lane {
         }
     }
 
-    /// What to do about this lane.
+    /// Returns what to do about this lane.
     fn wish(&self, window: usize) -> Wish {
         if self.out.is_empty() {
             return match (self.starts_over, self.is_exhausted) {

@@ -1,5 +1,5 @@
-//! Letters for messages whose handlers have dropped their transactions. They hold nothing up: until one is
-//! written, its message stays in the table, and its lane is not left.
+//! Letters for messages whose handlers have dropped their transactions. They delay nothing else:
+//! until a letter is written, its message stays in the table, and its lane is not left.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use crate::error::SqlError;
 pub(super) struct Letters {
     under_way: FuturesUnordered<Call>,
     unkept: Arc<Unkept>,
-    /// Those under way are not tried again.
+    /// Letters in progress are not tried again.
     is_last_try: CancellationToken,
 }
 
@@ -32,13 +32,13 @@ impl Letters {
         }
     }
 
-    /// Another session begins: nothing of those before is told any more.
+    /// Begins another session. Results of earlier ones are not reported any more.
     pub(super) fn begin(&mut self, failures: &Arc<Failures>) {
         self.unkept.end_all();
         self.unkept = Arc::new(Unkept::new(failures));
     }
 
-    /// Writes a letter in a task, and tries it again as long as that may help. `lost`: whether the claim has
+    /// Writes a letter in a task, and repeats that while it may help. `lost`: whether the claim has
     /// ended.
     pub(super) fn write(
         &mut self,
@@ -61,7 +61,8 @@ impl Letters {
                 unkept.fail(message, error);
                 let may_be_next = error.is_retryable();
                 if !may_be_next {
-                    // Nor is it handled at full speed.
+                    // The message comes back after the longest pause, so it is not handled at full
+                    // speed.
                     pause = PAUSES.1;
                 }
                 tokio::select! {
@@ -77,29 +78,29 @@ impl Letters {
         }));
     }
 
-    /// Those under way come to their end with the try that they are at.
+    /// Ends each letter in progress after its current try.
     pub(super) fn end_tries(&mut self) {
         std::mem::take(&mut self.is_last_try).cancel();
     }
 
-    /// What one of those under way has come to; `None`: there is none.
+    /// Waits for the result of a letter in progress; `None`: there is none.
     pub(super) async fn next(&mut self) -> Option<<Call as Future>::Output> {
         self.under_way.next().await
     }
 
-    /// Their claims have ended.
+    /// Takes the letters in progress, because their claims have ended.
     pub(super) fn take_under_way(&mut self) -> FuturesUnordered<Call> {
         std::mem::take(&mut self.under_way)
     }
 
-    /// A message is not here any more, or may not be.
+    /// Records that a message is not here any more, or may not be.
     pub(super) fn settled(&self, message: MessageRef) {
         self.unkept.end(message);
     }
 }
 
-/// Messages of a session that could not become letters so far, and have not settled otherwise. `None`: the
-/// session has ended, while a try may still be under way.
+/// Messages of a session that could not become letters so far, and have not settled otherwise.
+/// `None`: the session has ended, while a try may still be in progress.
 struct Unkept {
     messages: Mutex<Option<HashSet<MessageRef>>>,
     failures: Arc<Failures>,
@@ -146,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told: that they fail, or are well, or nothing.
+    /// Returns whether anything is reported: that letters fail, or work again.
     fn told(failures: &Failures) -> bool {
         failures.tell(&mut Deliveries::<(), ()>::new(1, Instant::now()))
     }

@@ -1,7 +1,8 @@
-//! The inbox as a source: it claims keys, and reads the messages of those that it has.
+//! The inbox as a source: it claims keys, and reads the messages of its keys.
 //!
-//! One round trip at a time: done-marks go out with the wish for more, see [`RoundTrip`]. What is
-//! claimed, and what to say and to ask next, is decided by [`Lanes`], which knows no database.
+//! One round trip at a time carries both the done-marks and the request for more, see
+//! [`RoundTrip`]. [`Lanes`], which knows no database, keeps the claims and decides what to report
+//! and to request next.
 //!
 //! [`RoundTrip`]: super::turn::RoundTrip
 //! [`Lanes`]: lanes::Lanes

@@ -33,32 +33,32 @@ use super::session::{self, Session};
 use super::settings::SourceSettings;
 use crate::error::{ErrorKind, SqlError};
 
-/// With so much to say, a second turn begins beside the first. With less, what there is to say waits
-/// for the answer, and for more of it: many small turns would cost the database more.
+/// With so many reports, a second turn begins beside the first. Fewer reports wait for the answer
+/// and for more of them: many small turns would cost the database more.
 const BULK: usize = 1_024;
 
-/// How long a lane rests that could not be left because one who accepts has its key.
+/// How long a lane rests that could not be left because a producer has its key.
 const REST: Duration = Duration::from_millis(100);
 
 /// The first pause after a round trip that failed, and the longest.
 pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
-/// The first wait before looking again where nothing is told.
+/// The first wait before the source looks again, where the database sends no notifications.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 
 /// The openings of all sources of this process.
 static OPENINGS: AtomicU64 = AtomicU64::new(0);
 
-/// What names a message to its inbox.
+/// The name of a message in its inbox.
 #[derive(Clone, Debug)]
 pub struct Position {
-    /// Its sequence in the inbox.
+    /// The sequence of the message in the inbox.
     pub sequence: u64,
     nonce: u64,
     pub(super) lane: LaneId,
     /// The last attempt that needs no note.
     pub(super) noted: u32,
-    /// The opening of the source that has handed it over: a settlement of an older one is stale.
+    /// The opening of the source that handed it over: a settlement of an older one is stale.
     opening: u64,
 }
 
@@ -88,30 +88,29 @@ pub struct SqlSource {
     inbox: SqlInbox,
     settings: SourceSettings,
     session: Option<Session>,
-    /// The session that is about to begin. It takes as long as it takes, however often `receive` is
-    /// dropped meanwhile.
+    /// The session that is about to begin. It goes on even if `receive` is dropped meanwhile.
     joining: Option<AbortOnDropHandle<Result<Session, SqlError>>>,
-    /// The worker that the source was before, if it has not left yet.
+    /// The previous worker of the source, if it has not left yet.
     leaving: Option<Leaving>,
     opening: u64,
     lanes: Lanes,
     ready: VecDeque<Ready>,
-    /// How many more messages there is room for, in `ready` as well.
+    /// How many more messages fit, those in `ready` included.
     room: usize,
     recalled: Vec<Position>,
     /// Messages that are letters of this inbox already, and have not settled.
     kept: HashSet<u64>,
-    /// Turns, and looks at what is claimed, that are under way.
+    /// Turns, and reads of the claims, in progress.
     calls: FuturesUnordered<Call>,
     letters: Letters,
-    /// It is to be seen what is claimed: an answer was lost, or some time has passed.
+    /// The claims must be read: an answer was lost, or some time has passed.
     is_uncertain: bool,
-    /// When to see what is claimed in any case: a turn that was given up may be done much later.
+    /// When to read the claims in any case: a turn that timed out may be done much later.
     look_at: Instant,
-    /// How many round trips have failed in a row.
+    /// How many round trips in a row have failed.
     failed: u32,
     retry_at: Option<Instant>,
-    /// Why the last one has failed, if it will not be well by itself.
+    /// The error of the last round trip, if waiting does not clear it.
     lasting: Option<SqlError>,
     failures: Arc<Failures>,
     wake: Arc<Notify>,
@@ -122,38 +121,38 @@ pub struct SqlSource {
 
 pub(super) type Call = JoinHandle<CallResult>;
 
-/// A worker whose claims were found changed. It leaves before the source joins anew.
+/// A worker whose claims have changed. It leaves before the source joins anew.
 struct Leaving {
     worker: u64,
-    /// Its claims have run out then.
+    /// The time at which its claims have run out.
     until: Instant,
     left: AbortOnDropHandle<Result<(), SqlError>>,
 }
 
-/// What a call to the database has come to.
+/// The result of a call to the database.
 pub(super) enum CallResult {
     RoundTrip(Box<RoundTrip>, Result<Answer, SqlError>),
     /// `None`: the claims have ended.
     Lanes(Result<Option<Vec<Found>>, SqlError>),
-    /// Whether a message is a letter now. False: the claims have ended. With how many attempts it had.
+    /// The number of attempts, and whether the message is a letter now. False: the claims have
+    /// ended.
     Letter(Position, u32, Result<bool, SqlError>),
 }
 
 impl SqlInbox {
-    /// The inbox as the source of a dispatcher. Any number of processes may consume it: each claims
-    /// keys, and no two have the same one.
+    /// Returns the inbox as the source of a dispatcher. Any number of processes may consume it:
+    /// each claims keys, and no two have the same key.
     ///
     /// Messages of a key are handed over in the order in which they were committed. A worker that
-    /// dies, or is paused for longer than its claims last, loses its keys to the others; what it
-    /// writes afterwards changes nothing, because its claims have other tokens. With
-    /// `OnExhausted::AtSource` the inbox keeps the dead letters.
+    /// dies, or is paused for longer than its claims last, loses its keys to the others. Its later
+    /// writes change nothing, because its claims have old tokens. With `OnExhausted::AtSource` the
+    /// inbox keeps the dead letters.
     ///
-    /// What fails while the rest goes on is in
-    /// `IntakeStats::failed_parts` as long as it does, and is tried
-    /// again: `messages` (they cannot be claimed, read or removed: a right or a table is missing),
-    /// `claims` (they cannot be renewed), `letters`, `keys of dead workers`, `keys without a worker`,
-    /// `old ids`. Where what is done cannot be told, or the source cannot join, it fails as a whole, and is
-    /// opened again until it can.
+    /// A part that fails while the others go on is in `IntakeStats::failed_parts` until it
+    /// recovers, and is tried again. The parts are `messages` (they cannot be claimed, read or
+    /// removed: a right or a table is missing), `claims` (they cannot be renewed), `letters`,
+    /// `keys of dead workers`, `keys without a worker` and `old ids`. If the source cannot report
+    /// what is done, or cannot join, it fails as a whole, and is opened again until it can.
     ///
     /// # Examples
     ///
@@ -186,7 +185,7 @@ impl SqlInbox {
         self.source_with(SourceSettings::new())
     }
 
-    /// Like [`source`](Self::source), with other settings.
+    /// Returns the same source with other settings.
     pub fn source_with(&self, settings: SourceSettings) -> SqlSource {
         let wake = Arc::new(Notify::new());
         let failures = Arc::default();
@@ -269,7 +268,7 @@ impl Source for SqlSource {
         let backend = &self.inbox.shared.backend;
         match &self.session {
             Some(session) => {
-                // What was done before must not be read again.
+                // Messages that are done must not be read again.
                 let mut turn = self.lanes.turn(session.worker, 0);
                 turn.leave.clear();
                 if !turn.is_empty() {
@@ -370,8 +369,8 @@ impl Source for SqlSource {
                 }
             }
         }
-        // What is done need not wait for the next call of `receive`. It makes room, unless there is to
-        // be none.
+        // Done-marks do not wait for the next call of `receive`. They make room, unless the room is
+        // to be 0.
         if self.room > 0 {
             self.room += settled.len();
         }
@@ -386,7 +385,7 @@ impl Source for SqlSource {
                 return Err(SourceError::failed("the claims of this worker have ended"));
             };
             let mut lost = session.watch();
-            // The driver hears of no part while this waits.
+            // The driver gets no report of a part while this waits.
             if let Some(error) = self.lasting.take() {
                 return Err(SourceError::failed(error));
             }
@@ -402,7 +401,7 @@ impl Source for SqlSource {
                 }
                 self.begin_call();
             }
-            // While this waits, nothing else hears that the claims have ended.
+            // While this waits, only this call can see that the claims have ended.
             tokio::select! {
                 biased;
                 _ = lost.wait_for(|is_lost| *is_lost) => {}
@@ -466,7 +465,7 @@ impl Source for SqlSource {
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
-        // Nothing more is claimed.
+        // Claims nothing more.
         self.room = 0;
         self.joining = None;
         self.letters.end_tries();
@@ -474,7 +473,7 @@ impl Source for SqlSource {
         while let Some(said) = self.letters.next().await {
             self.follow(said.ok())?;
         }
-        // Of those that were not written, it is to be told how often they were handled.
+        // Reports how often the messages without a written outcome were handled.
         if confirmed.is_ok() && !self.lanes.is_told() {
             confirmed = self.confirm().await;
         }
@@ -494,14 +493,14 @@ impl SqlSource {
         self.starts.forget_all_but(self.opening);
     }
 
-    /// Its claims have ended, or are not what they were taken for. What is still answered is of them.
+    /// Ends a session whose claims have ended or have changed. The calls in progress belong to it.
     fn end_session(&mut self) {
         let mut calls = std::mem::take(&mut self.calls);
         calls.extend(self.letters.take_under_way());
         let ended = self.session.take();
         if let Some(ended) = ended.filter(Session::is_to_be_left) {
             let now = Instant::now();
-            // What ran under its claims is dropped at once, and has until then to be.
+            // Handlers under its claims are dropped at once, and have until then to end.
             let from = now + REST;
             self.leaving = Some(Leaving {
                 worker: ended.worker,
@@ -511,8 +510,8 @@ impl SqlSource {
         }
     }
 
-    /// The worker that the source was before leaves, unless its claims have run out. May be dropped and
-    /// called again.
+    /// Lets the previous worker leave, unless its claims have run out. May be dropped and called
+    /// again.
     async fn leave(&mut self) -> Result<(), SourceError> {
         let Some(leaving) = &mut self.leaving else {
             return Ok(());
@@ -527,7 +526,7 @@ impl SqlSource {
         Ok(())
     }
 
-    /// May be dropped and called again.
+    /// Joins as a new worker. May be dropped and called again.
     async fn join(&mut self) -> Result<(), SourceError> {
         self.leave().await?;
         if self.joining.is_none() {
@@ -552,7 +551,7 @@ impl SqlSource {
         Ok(())
     }
 
-    /// The claims have ended: others may have them. The source goes on as another worker.
+    /// Ends the session, whose claims other workers may have. The source goes on as another worker.
     fn begin_anew(&mut self) -> Result<Received<Position>, SourceError> {
         let lost = Generation(self.opening);
         self.end_session();
@@ -562,7 +561,7 @@ impl SqlSource {
         Ok(Received::Lost(vec![lost]))
     }
 
-    /// Says what there is to say and asks for more, unless calls are under way or one failed just now.
+    /// Sends the reports and asks for more, unless calls are in progress or one has just failed.
     fn begin_call(&mut self) {
         if self.retry_at.is_some() {
             return;
@@ -572,7 +571,7 @@ impl SqlSource {
         };
         let (inbox, worker) = (self.inbox.clone(), session.worker);
         if self.is_uncertain || Instant::now() >= self.look_at {
-            // Turns change what there is to see.
+            // Turns in progress would change the result.
             if !self.calls.is_empty() {
                 return;
             }
@@ -584,7 +583,8 @@ impl SqlSource {
                 let backend = &inbox.shared.backend;
                 let found = inbox.limited(async {
                     let found = backend.lanes_of(worker).await?;
-                    // Alive now, it was then: what is missing was left by us, and not freed.
+                    // The worker is alive now, so it was then: a missing lane was left by us, and
+                    // not freed.
                     let standing = session::renew_once(&inbox, (worker, ttl), &renewals).await?;
                     session::tell(&standing);
                     Ok((standing == WorkerState::Alive).then_some(found))
@@ -648,7 +648,7 @@ impl SqlSource {
             }
             Some(CallResult::RoundTrip(turn, Err(error))) => {
                 self.lanes.take_back(*turn);
-                // It may have been done.
+                // The turn may have been done.
                 self.is_uncertain = true;
                 self.fail(error);
                 Ok(())
@@ -674,11 +674,12 @@ impl SqlSource {
                 Ok(())
             }
             Some(CallResult::Letter(position, attempts, Err(error))) => {
-                // It may be a letter after all, and then nothing more is heard of it.
+                // It may be a letter after all, and then this source gets no further answer about
+                // it.
                 if error.kind() == ErrorKind::Unreachable {
                     self.letters.settled(position.name());
                 }
-                // It is handled again, and has another chance to commit.
+                // It is handled again, and can commit then.
                 self.lanes
                     .give_back(position.lane, position.name(), attempts);
                 Ok(())
@@ -687,7 +688,7 @@ impl SqlSource {
         }
     }
 
-    /// Its handler has returned `Ok`, and what that wrote is rolled back: it becomes a letter.
+    /// Makes a letter of a message whose handler returned `Ok` and whose writes are rolled back.
     fn keep_uncommitted(&mut self, position: &Position, attempts: u32) {
         const WHY: &str =
             "its handler returned Ok, but had dropped its transaction without a commit";
@@ -714,7 +715,7 @@ impl SqlSource {
         }
     }
 
-    /// Pauses after an error. All of them may pass: a right that was taken away is given back.
+    /// Pauses after an error. Every error may pass: an operator may restore a missing right.
     fn fail(&mut self, error: SqlError) {
         self.failures.fail(Part::Messages, &error);
         let (first, longest) = PAUSES;
@@ -783,8 +784,7 @@ impl SqlSource {
     }
 }
 
-/// A worker leaves, from then on, and behind the calls that are under way for it: a turn that comes later
-/// could claim more.
+/// Lets a worker leave, behind its calls in progress: a turn that comes later could claim more.
 fn leave(
     inbox: SqlInbox,
     worker: u64,
@@ -798,7 +798,7 @@ fn leave(
     }))
 }
 
-/// Waits for one of the calls that are under way. `None`: the runtime ends.
+/// Waits for one of the calls in progress. `None`: the runtime shuts down.
 async fn said(calls: &mut FuturesUnordered<Call>, letters: &mut Letters) -> Option<CallResult> {
     tokio::select! {
         Some(said) = calls.next() => said.ok(),

@@ -1,4 +1,4 @@
-//! One life of a worker: from the moment at which it joins to that at which its claims end.
+//! The life of a worker: from the moment at which it joins until its claims end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use super::super::turn::WorkerState;
 use super::failures::{Failures, Part};
 use crate::error::SqlError;
 
-/// How often workers that are dead are looked for.
+/// How often the source looks for dead workers.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Most lanes of them that are freed in one statement.
+/// The most lanes of dead workers that one statement frees.
 const FREED: u32 = 256;
 
-/// How often what is old is removed.
+/// How often old rows are removed.
 const TIDY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -28,15 +28,15 @@ pub(super) struct Session {
     /// How many renewals were answered.
     pub(super) renewals: Arc<AtomicU64>,
     lost: watch::Sender<bool>,
-    /// Whether they count as lost because they were found changed, and have not run out.
+    /// Whether the claims count as lost because they have changed although they have not run out.
     is_changed: AtomicBool,
-    /// Whether the database tells of new messages.
+    /// Whether the database announces new messages.
     pub(super) is_told: bool,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Session {
-    /// Joins. `wake` is notified when there may be something to claim.
+    /// Joins. Notifies `wake` when there may be something to claim.
     pub(super) async fn begin(
         inbox: SqlInbox,
         name: String,
@@ -77,7 +77,7 @@ impl Session {
         })
     }
 
-    /// The claims are not what they were taken for, and so count as lost.
+    /// Records that the claims have changed, and so count as lost.
     pub(super) fn lose(&self) {
         self.is_changed.store(true, Ordering::SeqCst);
         self.lost.send_replace(true);
@@ -87,13 +87,13 @@ impl Session {
         *self.lost.borrow()
     }
 
-    /// Whether the claims go on at the database: they would keep their keys from all others, and from
-    /// this worker under its next name, until they run out.
+    /// Returns whether the claims go on at the database: until they run out, they would keep their
+    /// keys from all other workers, and from this one under its next name.
     pub(super) fn is_to_be_left(&self) -> bool {
         self.is_changed.load(Ordering::SeqCst)
     }
 
-    /// Is there when the claims have ended.
+    /// Returns a receiver that becomes true when the claims end.
     pub(super) fn watch(&self) -> watch::Receiver<bool> {
         self.lost.subscribe()
     }
@@ -107,8 +107,8 @@ impl Drop for Session {
     }
 }
 
-/// Renews the claims of a worker three times as often as they run out. They count as lost before
-/// they can have run out at the database: its time began when we asked, or later.
+/// Renews the claims of a worker three times per lifetime. They count as lost before they can have
+/// run out at the database: its time began when we asked, or later.
 async fn renew<F>(
     renewed: impl Fn() -> F,
     (asked_at, ttl): (Instant, Duration),
@@ -119,7 +119,7 @@ async fn renew<F>(
 {
     let mut ends_at = asked_at + ttl;
     loop {
-        // Of the time that is left when the last renewal was answered.
+        // The wait is a share of the time that was left at the last answered renewal.
         tokio::time::sleep_until(ends_at - ttl * 2 / 3).await;
         loop {
             let asked_at = Instant::now();
@@ -137,7 +137,7 @@ async fn renew<F>(
                 }
                 Ok(Err(error)) => {
                     failures.fail(Part::Claims, &error);
-                    // A call that fails at once, as that of a closed pool, is never too late for the
+                    // A call that fails at once, such as that of a closed pool, never exceeds the
                     // timeout.
                     if Instant::now() >= gives_up_at {
                         lost.send_replace(true);
@@ -154,7 +154,7 @@ async fn renew<F>(
     }
 }
 
-/// What was heard is there from then on, unless the database goes on from an older state.
+/// Renews once. An answered renewal stays, unless the database goes on from an older state.
 pub(super) async fn renew_once(
     inbox: &SqlInbox,
     (worker, ttl): (u64, Duration),
@@ -168,7 +168,7 @@ pub(super) async fn renew_once(
     Ok(standing)
 }
 
-/// Says that the database goes on from another state than the one in which the worker has joined.
+/// Logs that the database goes on from another state than that in which the worker joined.
 pub(super) fn tell(standing: &WorkerState) {
     if let WorkerState::Elsewhere { joined, now } = standing {
         tracing::warn!(
@@ -181,7 +181,7 @@ pub(super) fn tell(standing: &WorkerState) {
     }
 }
 
-/// Frees the lanes of the dead, and removes what is old.
+/// Frees the lanes of dead workers, and removes old rows.
 async fn look_after(inbox: SqlInbox, wake: Arc<Notify>, failures: Arc<Failures>) {
     let told = |part, done: Result<u64, SqlError>| match done {
         Ok(done) => {

@@ -1,8 +1,8 @@
-//! How a source holds lanes.
+//! The settings of a source.
 
 use std::time::Duration;
 
-/// How a source of an inbox claims keys, and how much of them is in memory.
+/// The settings of a source: how it claims keys, and how much of them is in memory.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ impl Default for SourceSettings {
 }
 
 impl SourceSettings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self {
             keys: 2_048,
@@ -44,64 +44,64 @@ impl SourceSettings {
         }
     }
 
-    /// Most keys that are claimed at a time; 2,048 by default, and at least 1. The others are left
-    /// to other processes: set it to what the handlers of this one can work on at a time, and a few
-    /// more.
+    /// Sets the most keys that are claimed at a time; 2,048 by default, and at least 1. Other
+    /// processes can claim the remaining keys: set it to a few more than the handlers of this
+    /// process can work on at a time.
     #[must_use]
     pub fn keys(mut self, most: usize) -> Self {
         self.keys = most.max(1);
         self
     }
 
-    /// Most messages of one key that are handed over and not settled; 256 by default, and at least
-    /// 1. Set it below the `lane_capacity` of the dispatcher.
+    /// Sets the most messages of one key that are handed over and not settled; 256 by default, and
+    /// at least 1. Set it below the `lane_capacity` of the dispatcher.
     #[must_use]
     pub fn window(mut self, messages: usize) -> Self {
         self.window = messages.clamp(1, 65_536);
         self
     }
 
-    /// Most bytes of payloads that are handed over and not settled; 64 MiB by default. One message
-    /// is handed over however large it is.
+    /// Sets the most bytes of payloads that are handed over and not settled; 64 MiB by default. One
+    /// message is handed over even if it is larger.
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes.max(1);
         self
     }
 
-    /// How long the claims of this process last unless they are renewed, and they are three times as
-    /// often; 15 seconds by default, and at least 1. When a process dies, others have its keys this
-    /// much later and up to two seconds more.
+    /// Sets how long the claims of this process last without a renewal; 15 seconds by default, and
+    /// at least 1. They are renewed three times as often. When a process dies, other processes get
+    /// its keys after this time and up to two seconds more.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.max(Duration::from_secs(1));
         self
     }
 
-    /// How long the source waits at most before it looks for messages of which it was told nothing;
-    /// one second by default. PostgreSQL tells of new messages. MySQL does not: there the source
-    /// looks again after 5 milliseconds, and after twice as long each time, up to this.
+    /// Sets how long the source waits at most before it looks for messages without a notification;
+    /// one second by default. PostgreSQL announces new messages. MySQL does not: there the source
+    /// looks again after 5 milliseconds, and after twice as long each time, up to this limit.
     #[must_use]
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// Whether each first attempt is noted in the database before it starts, too; not by default.
+    /// Sets whether the database notes each first attempt before it starts, too; not by default.
     ///
-    /// Further attempts always are. By default the first attempt costs no round trip of its own: a
-    /// worker that dies leaves behind that it died with this key, and not with which message. From
-    /// then on the next messages of the key are handed over one at a time, and each is noted before
-    /// it starts. So a message that kills its worker each time is started once more than it has
-    /// attempts. With this setting it is started exactly as often, and every message waits 100
-    /// milliseconds for its note.
+    /// Further attempts are always noted. By default the first attempt costs no round trip of its
+    /// own: when a worker dies, the database knows the key but not the message. From then on the
+    /// next messages of the key are handed over one at a time, and each is noted before it starts.
+    /// So a message that kills its worker each time starts once more than it has attempts. With
+    /// this setting it starts exactly as often, and every message waits 100 milliseconds for its
+    /// note.
     #[must_use]
     pub fn exact_starts(mut self, exact: bool) -> Self {
         self.exact_starts = exact;
         self
     }
 
-    /// What this process is called in the table of workers, for those who look at it. Its first 64
+    /// Sets the name of this process in the table of workers, for people who read it. Its first 64
     /// characters are kept, without control characters.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {

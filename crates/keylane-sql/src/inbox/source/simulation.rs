@@ -1,4 +1,4 @@
-//! The lanes of a source against a database that is told in a few lines, by random steps.
+//! Tests the lanes of a source against a small model of a database, by random steps.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -21,10 +21,10 @@ fn named(sequence: u64) -> MessageRef {
 enum Step {
     /// Messages of these keys are accepted.
     Accept(Vec<u8>),
-    /// A round trip begins, unless two are under way.
+    /// A round trip begins, unless two are in progress.
     Begin,
-    /// The first or the last of those that are under way is done, or does not reach the database; and
-    /// is answered, or the answer is lost.
+    /// The database does the first or the last of the turns in progress, or the turn is lost on its
+    /// way; then the turn is answered, or the answer is lost.
     Do(bool),
     Answer {
         first: bool,
@@ -32,12 +32,12 @@ enum Step {
     },
     /// The first message of a key is handled.
     Handle(u8),
-    /// What is handed over of a key comes back.
+    /// The messages of a key that are handed over come back.
     GiveBack(u8),
     /// The first message of a key becomes a letter; and waits again.
     Letter(u8),
     Redrive(u8),
-    /// One who accepts has a key, and has not committed; or has.
+    /// A producer locks a key before it commits, or commits.
     Lock(u8, bool),
     /// Time passes.
     Look,
@@ -70,13 +70,13 @@ fn id(key: u8) -> LaneId {
 
 #[derive(Debug, Default)]
 struct Database {
-    /// By key: at which point it is, and when a letter was redriven.
+    /// By key: its point, and when a letter was redriven.
     keys: HashMap<LaneId, (u64, u64)>,
     /// The token of each lane that is ours; 0: no worker has it.
     lanes: BTreeMap<LaneId, u64>,
     free_since: HashMap<LaneId, u64>,
     messages: BTreeMap<(LaneId, u64), u32>,
-    /// Of payloads that have not ten bytes.
+    /// The sizes of payloads that do not have ten bytes.
     sizes: HashMap<u64, u64>,
     locked: HashSet<LaneId>,
     clock: u64,
@@ -119,7 +119,7 @@ impl Database {
         let is_ours = |lanes: &BTreeMap<LaneId, u64>, claimed: &Claimed| {
             lanes.get(&claimed.lane) == Some(&claimed.token)
         };
-        // All reads are of what was there before.
+        // All reads see the state before.
         let (messages, keys) = (self.messages.clone(), self.keys.clone());
         for claimed in turn.said() {
             assert!(is_ours(&self.lanes, &claimed), "{claimed:?} is not ours");
@@ -223,14 +223,14 @@ impl Database {
 struct World {
     database: Database,
     lanes: Lanes,
-    /// By lane, in the order in which they were handed over. The first one runs.
+    /// The messages by lane, in the order in which they were handed over. The first one runs.
     handed: HashMap<LaneId, VecDeque<u64>>,
     letters: HashMap<LaneId, Vec<u64>>,
     handled: HashSet<u64>,
     redriven: HashSet<u64>,
-    /// How often messages were started, as we have said.
+    /// How often messages started, as reported.
     attempts: HashMap<u64, u32>,
-    /// Turns, and what the database has done about them.
+    /// Turns, and the answers of the database.
     calls: VecDeque<(RoundTrip, Option<Answer>)>,
     is_uncertain: bool,
 }
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// A turn that is done and answered, while no other is under way.
+    /// Runs a turn to its answer while no other is in progress.
     fn round_trip(&mut self) {
         self.begin();
         self.carry_out(true);
@@ -348,7 +348,7 @@ impl World {
             assert_eq!(ready.attempts, attempts, "attempts of {sequence}");
             handed.push_back(sequence);
         }
-        // What has not started comes back, and what runs goes on.
+        // A message that has not started comes back; a running one goes on.
         for (lane, name) in applied.recalled {
             let sequence = name.sequence;
             let handed = self.handed.entry(lane).or_default();
@@ -363,7 +363,8 @@ impl World {
         let sequence = self.handed.get_mut(&lane)?.pop_front()?;
         let waits = self.database.messages.range((lane, 0)..(lane, sequence));
         let earlier: Vec<u64> = waits.map(|((_, earlier), _)| *earlier).collect();
-        // What is done may not be told yet; what was redriven may have come after this one went out.
+        // A done-mark may not be reported yet; a redriven letter may have come after this message
+        // went out.
         let passed = (earlier.iter())
             .filter(|earlier| !self.handled.contains(earlier) && !self.redriven.contains(earlier));
         assert_eq!(
@@ -407,7 +408,7 @@ impl World {
         }
     }
 
-    /// Everything is handled at last, and nothing is left of it.
+    /// Handles everything, and checks that nothing remains.
     fn finish(&mut self) {
         self.database.locked.clear();
         for _ in 0..500 {
@@ -466,8 +467,8 @@ fn roomy() -> World {
     World::new(LIMITS)
 }
 
-/// A lane that was left, and whose answer is lost while another turn claims it anew, is asked for
-/// once at a time.
+/// A lane is left, the answer is lost, and another turn claims it anew: the lane is in the queue
+/// once.
 #[test]
 fn a_lane_that_is_claimed_anew_is_queued_once() {
     let mut world = roomy();
@@ -490,7 +491,7 @@ fn a_lane_that_is_claimed_anew_is_queued_once() {
     world.finish();
 }
 
-/// A message that is told while a turn is under way that has not seen it is asked for at once.
+/// A message that is announced during a turn that has not seen it is claimed at once.
 #[test]
 fn what_is_told_during_a_turn_is_claimed() {
     let mut world = roomy();
@@ -502,8 +503,8 @@ fn what_is_told_during_a_turn_is_claimed() {
     assert!(world.lanes.turn(WORKER, 20).claim > 0);
 }
 
-/// What is done of a lane is told in a turn that is under way: the lane is not left beside it, where the
-/// database may do that first.
+/// A turn in progress reports the done messages of a lane: no other turn leaves the lane beside it,
+/// because the database may do that turn first.
 #[test]
 fn a_lane_is_left_when_all_of_it_is_told() {
     let mut world = roomy();
@@ -519,7 +520,7 @@ fn a_lane_is_left_when_all_of_it_is_told() {
     world.finish();
 }
 
-/// A message that is larger than its share is not passed for as long as there are others.
+/// A message that is larger than its share has its turn although there are others.
 #[test]
 fn a_large_message_has_its_turn() {
     let mut world = World::new(Limits {
@@ -546,7 +547,7 @@ fn a_large_message_has_its_turn() {
     panic!("it was not handed over");
 }
 
-/// A claim that has not looked at all free lanes is not the last one.
+/// Only a claim that looks at all free lanes can be the last one.
 #[test]
 fn all_free_lanes_are_looked_at() {
     let mut world = World::new(Limits {
@@ -571,7 +572,8 @@ fn all_free_lanes_are_looked_at() {
     assert_eq!(world.handed[&id(2)].len(), 1);
 }
 
-/// A lane is left, and claimed anew by a turn that is answered first: it is ours under the new token.
+/// A lane is left, and claimed anew by a turn whose answer comes first: it is ours under the new
+/// token.
 #[test]
 fn a_lane_that_is_claimed_anew_has_another_token() {
     let mut world = roomy();
@@ -591,8 +593,7 @@ fn a_lane_that_is_claimed_anew_has_another_token() {
     world.finish();
 }
 
-/// More is waiting in a lane that is ours than there is room for, and goes on waiting: a lane that comes
-/// then is claimed all the same.
+/// A lane of ours has more messages than there is room for: a new lane is claimed all the same.
 #[test]
 fn a_lane_does_not_wait_for_all_that_is_in_others() {
     let mut world = World::new(Limits {

@@ -1,4 +1,4 @@
-//! What is counted: lanes, permits, heap, reports.
+//! Counts: lanes, permits, heap, reports.
 
 use super::planted::Planted;
 use crate::check::evidence::{Drained, Evidence};

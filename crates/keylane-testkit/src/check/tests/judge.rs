@@ -1,4 +1,4 @@
-//! What a violation shows.
+//! The text of a violation.
 
 use super::planted::Planted;
 use crate::check::evidence::Evidence;

@@ -1,4 +1,4 @@
-//! Work that must end, and keys that must not hold each other up.
+//! Work must end, and keys must not delay each other.
 
 use std::time::Duration;
 

@@ -122,7 +122,7 @@ struct Settings {
     hands_back: bool,
 }
 
-/// Chooses what happens next. Without more dice it is always the first possibility.
+/// Chooses the next step. Without more dice it is always the first possibility.
 #[derive(Debug)]
 struct Dice(std::vec::IntoIter<u8>);
 

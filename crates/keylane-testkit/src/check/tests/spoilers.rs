@@ -8,7 +8,7 @@ use crate::events::{Acceptance, Event, Id, Key, Outcome, Record};
 /// A spoiled history, and the rule that must report it.
 pub(super) type Spoiled = (Rule, Vec<Record>);
 
-/// Every way to spoil a history without crashes.
+/// Returns every way to spoil a history without crashes.
 pub(super) fn spoilers(records: &[Record]) -> Vec<Spoiled> {
     let mut spoiler = Spoiler {
         records,

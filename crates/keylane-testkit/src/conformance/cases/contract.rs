@@ -1,4 +1,4 @@
-//! What each call of a source has to do, tried without a dispatcher.
+//! The duties of each call of a source, tested without a dispatcher.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::conformance::stage::{A_WHILE, handler};
 use crate::scenario::Random;
 use crate::script::Script;
 
-/// What is not declared is refused with a typed error.
+/// The source refuses undeclared features with a typed error.
 pub(in super::super) async fn refusals<T: Site>(mut stage: Stage<T>) -> Result {
     let features = stage.features;
     stage.publish([1]).await?;
@@ -76,7 +76,7 @@ pub(in super::super) async fn refusals<T: Site>(mut stage: Stage<T>) -> Result {
     Ok(())
 }
 
-/// With nothing to hand over, or no room for it, a source says by `until` that it is well.
+/// A source without messages, or without room for them, reports by `until` that it is well.
 pub(in super::super) async fn idle<T: Site>(mut stage: Stage<T>) -> Result {
     let mut direct = stage.direct().await?;
     for room in [8, 0] {
@@ -93,7 +93,7 @@ pub(in super::super) async fn idle<T: Site>(mut stage: Stage<T>) -> Result {
             })?;
             match received.map_err(|error| Broken::new(error.to_string()))? {
                 Received::Idle => break,
-                // Nothing was handed over: the call may return early.
+                // No message was handed over: the call may return early.
                 Received::Messages if into.is_empty() && Instant::now() < until => {}
                 other => return Err(Broken::new(format!("it said {other:?}, and not `Idle`"))),
             }
@@ -135,7 +135,7 @@ pub(in super::super) async fn dropped_receive<T: Site>(mut stage: Stage<T>) -> R
     direct.ack(handed.iter().map(|one| &one.position)).await
 }
 
-/// What is given back comes again in the same session, in order.
+/// A nacked message comes again in the same session, in order.
 pub(in super::super) async fn nack<T: Site>(mut stage: Stage<T>) -> Result {
     let sent = stage.publish([1, 1, 1, 1]).await?;
     let mut direct = stage.direct().await?;
@@ -167,7 +167,7 @@ pub(in super::super) async fn stale_ack<T: Site>(mut stage: Stage<T>) -> Result 
     expect(ids(&new) == sent, || {
         format!("after it was opened again {:?} came", ids(&new))
     })?;
-    // It may say that it does not know them.
+    // The source may report that it does not know them.
     let stale = direct.ack(old.iter().map(|one| &one.position)).await;
     drop(stale);
     drop(direct);

@@ -1,4 +1,4 @@
-//! The end of a consumer, and what the next one finds.
+//! The end of a consumer, and the start of the next one.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::conformance::stage::{A_WHILE, adds_up, spawn};
 use crate::gate::Gate;
 use crate::script::{Act, Script};
 
-/// What was acked does not come again, to any intake.
+/// An acked message does not come again, to any intake.
 pub(in super::super) async fn acked<T: Site>(mut stage: Stage<T>) -> Result {
     let consumer = spawn(Script::new(&stage.history))?;
     let intake = stage.consume(&consumer).await?;
@@ -31,7 +31,7 @@ pub(in super::super) async fn acked<T: Site>(mut stage: Stage<T>) -> Result {
     stage.judge(Evidence::new())
 }
 
-/// What was not handled at the end comes again, in order.
+/// A message that was not handled at the end comes again, in order.
 pub(in super::super) async fn handed_back<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
     let script = Script::new(&stage.history).otherwise(Act::ok().waits(&gate));
@@ -54,7 +54,7 @@ pub(in super::super) async fn handed_back<T: Site>(mut stage: Stage<T>) -> Resul
     stage.finish(intake, Evidence::new()).await
 }
 
-/// Two stops at once, while messages come.
+/// Two stops at once, while messages arrive.
 pub(in super::super) async fn stop<T: Site>(mut stage: Stage<T>) -> Result {
     let script = Script::new(&stage.history).otherwise(Act::ok().sleeps(Duration::from_millis(3)));
     let consumer = spawn(script)?;

@@ -42,8 +42,8 @@ fn every_third_fails(cue: Cue) -> Act {
     }
 }
 
-/// A message that is given up has its dead letter, which a sink refuses once, before its key goes
-/// on.
+/// A message that fails for good has its dead letter, which a sink refuses once, before its key
+/// goes on.
 pub(in super::super) async fn dead_letter<T: Site>(mut stage: Stage<T>) -> Result {
     let letters = LetterBox::new(&stage.history).refuses(1);
     let script = Script::new(&stage.history).choose(every_third_fails);
@@ -86,7 +86,7 @@ pub(in super::super) async fn dead_letter_at_source<T: Site>(mut stage: Stage<T>
     stage.finish(intake, Evidence::new().max_attempts(2)).await
 }
 
-/// Keeps the letters of what cannot be decoded.
+/// Keeps the letters of messages that cannot be decoded.
 struct Shelf(LetterBox);
 
 #[keylane::async_trait]
@@ -138,8 +138,8 @@ pub(in super::super) async fn undecodable<T: Site>(mut stage: Stage<T>) -> Resul
     stage.judge(Evidence::new().overflow_letters())
 }
 
-/// The letters of a key are durable before what comes behind them starts, and after what was before
-/// them has ended. The ids of a key grow.
+/// Checks that the letters of a key are durable before later messages of the key start, and after
+/// earlier ones have ended. The ids of a key grow.
 fn letters_in_order(history: &History, key: impl Fn(Id) -> Key) -> Result {
     let mut last: BTreeMap<Key, Id> = BTreeMap::new();
     for record in history.records() {

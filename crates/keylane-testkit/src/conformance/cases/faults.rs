@@ -11,7 +11,7 @@ use crate::conformance::harness::{Fault, Site};
 use crate::conformance::stage::spawn;
 use crate::script::{Act, Script};
 
-/// An ack does not arrive: what it was about comes again, and nothing else.
+/// An ack is lost: its message comes again, and no other does.
 pub(in super::super) async fn ack_lost<T: Site>(mut stage: Stage<T>) -> Result {
     let consumer = spawn(Script::new(&stage.history).otherwise(Act::ok().yields(1)))?;
     let sent = stage.publish_each(0..3, 5).await?;
@@ -46,7 +46,7 @@ async fn interrupted<T: Site>(mut stage: Stage<T>, fault: Fault) -> Result {
     let consumer = spawn(script)?;
     let intake = stage.consume(&consumer).await?;
     let mut sent = stage.publish_each(0..6, 10).await?;
-    // Some of them may be handled before the server says that they are there.
+    // Some of them may be handled before the server reports that they are there.
     let mut before = 0;
     for _ in 0..2 {
         let some = || stage.history.handled().len() > before + 5;
@@ -59,8 +59,8 @@ async fn interrupted<T: Site>(mut stage: Stage<T>, fault: Fault) -> Result {
     stage.finish(intake, Evidence::new()).await
 }
 
-/// Each message comes two to five times. It is handled at least once, in the order of its key at
-/// first, and no two of a key at once.
+/// Each message comes two to five times. It is handled at least once, at first in the order of its
+/// key, and no two of a key at once.
 pub(in super::super) async fn storm<T: Site>(mut stage: Stage<T>) -> Result {
     stage.inject(Fault::Storm).await?;
     let script = Script::new(&stage.history)
@@ -74,7 +74,7 @@ pub(in super::super) async fn storm<T: Site>(mut stage: Stage<T>) -> Result {
     stage.finish(intake, Evidence::new().redelivers()).await
 }
 
-/// A stall without an error is found, reported, and ended.
+/// A stall without an error is detected, reported, and ended.
 pub(in super::super) async fn stall<T: Site>(mut stage: Stage<T>) -> Result {
     let consumer = spawn(Script::new(&stage.history))?;
     let mut events = consumer.events();

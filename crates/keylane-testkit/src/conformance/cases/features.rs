@@ -1,4 +1,4 @@
-//! What a source declares that it can do beyond the rest.
+//! Optional features that a source declares.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::conformance::harness::Site;
 use crate::conformance::stage::{adds_up, spawn};
 use crate::script::{Act, Script};
 
-/// What is held for longer than its lease comes again; what is extended does not.
+/// A message that is held for longer than its lease comes again; one whose lease is extended does
+/// not.
 pub(in super::super) async fn lease<T: Site>(mut stage: Stage<T>) -> Result {
     let lease = stage.features.lease_of().unwrap_or_default();
     let sent = stage.publish([1]).await?;
@@ -39,7 +40,7 @@ pub(in super::super) async fn lease<T: Site>(mut stage: Stage<T>) -> Result {
     drop(direct);
     stage.nothing_left().await?;
 
-    // The driver extends for as long as a handler runs.
+    // The driver extends the lease while a handler runs.
     let earlier = sent;
     let sent = stage.publish([2, 2]).await?;
     let script = Script::new(&stage.history).otherwise(Act::ok().sleeps(lease * 3));
@@ -52,7 +53,7 @@ pub(in super::super) async fn lease<T: Site>(mut stage: Stage<T>) -> Result {
         .await
 }
 
-/// Positions are read again, in the order asked for, without those that are settled.
+/// Positions are read again in the requested order, without those that are settled.
 pub(in super::super) async fn random_access<T: Site>(mut stage: Stage<T>) -> Result {
     let sent = stage.publish([1, 1, 1, 1, 1]).await?;
     let mut direct = stage.direct().await?;

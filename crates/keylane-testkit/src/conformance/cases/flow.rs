@@ -44,8 +44,8 @@ pub(in super::super) async fn slow_key<T: Site>(mut stage: Stage<T>) -> Result {
     stage.finish(intake, Evidence::new()).await
 }
 
-/// A key has more messages than its lane takes; the others do not wait for it. Of a source that
-/// reads positions again, most of them are deferred.
+/// A key has more messages than its lane takes; the others do not wait for it. If the source reads
+/// positions again, most of them are deferred.
 pub(in super::super) async fn hot_key<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
     let script = Script::new(&stage.history).key(0, Act::ok().waits(&gate));
@@ -91,10 +91,10 @@ pub(in super::super) async fn room<T: Site>(mut stage: Stage<T>) -> Result {
     stage.finish(intake, Evidence::new()).await
 }
 
-/// What was handled: the key and the payload.
+/// The handled messages: key and payload.
 type Parcels = Arc<Mutex<Vec<(Option<Bytes>, Bytes)>>>;
 
-/// Keys and payloads come as they were sent.
+/// Keys and payloads arrive as they were sent.
 pub(in super::super) async fn payloads<T: Site>(stage: Stage<T>) -> Result {
     let large = RawMessage::new(payload(1, 1 << 20));
     let binary: Vec<u8> = (0..=255).collect();

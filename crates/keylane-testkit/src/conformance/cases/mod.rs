@@ -1,4 +1,4 @@
-//! The cases themselves, by what they are about.
+//! The cases, by subject.
 
 mod contract;
 pub(super) use contract::{dropped_receive, idle, nack, refusals, stale_ack};

@@ -1,4 +1,4 @@
-//! The end of a generation while work of it is here.
+//! The end of a generation while its work is here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::history::History;
 use crate::script::{Act, Script};
 
-/// A script in which everything fails until it is told otherwise.
+/// A script in which every attempt fails until the flag changes.
 fn failing(history: &History) -> (Script, Arc<AtomicBool>) {
     let fails = Arc::new(AtomicBool::new(true));
     let still = Arc::clone(&fails);
@@ -28,7 +28,7 @@ fn failing(history: &History) -> (Script, Arc<AtomicBool>) {
     (script, fails)
 }
 
-/// What is parked is given back without being run; what is in flight may finish.
+/// Parked messages are given back without an attempt; messages in flight may finish.
 pub(in super::super) async fn revoke_parked<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
     let script = Script::new(&stage.history).otherwise(Act::ok().waits(&gate));
@@ -54,7 +54,7 @@ pub(in super::super) async fn revoke_parked<T: Site>(mut stage: Stage<T>) -> Res
     stage.finish(intake, Evidence::new()).await
 }
 
-/// What is in flight is dropped at the deadline, before it starts again.
+/// Messages in flight are dropped at the deadline, before they start again.
 pub(in super::super) async fn revoke_in_flight<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
     let script = Script::new(&stage.history).otherwise(Act::ok().waits(&gate));
@@ -70,7 +70,7 @@ pub(in super::super) async fn revoke_in_flight<T: Site>(mut stage: Stage<T>) -> 
     stage.finish(intake, Evidence::new()).await
 }
 
-/// What backs off is given back, and does not start again here before it comes again.
+/// Messages that back off are given back, and do not start again here before they come again.
 pub(in super::super) async fn revoke_backing_off<T: Site>(mut stage: Stage<T>) -> Result {
     let (script, fails) = failing(&stage.history);
     let long = Duration::from_secs(24 * 3600);
@@ -86,10 +86,10 @@ pub(in super::super) async fn revoke_backing_off<T: Site>(mut stage: Stage<T>) -
     stage.finish(intake, Evidence::new()).await
 }
 
-/// What is halted is given back, and its lane is not halted for what comes again.
+/// Halted messages are given back, and their lane is not halted when they come again.
 pub(in super::super) async fn revoke_halted<T: Site>(mut stage: Stage<T>) -> Result {
     let (script, fails) = failing(&stage.history);
-    // An error halts at once. Where attempts are counted, the one before the revoke counts, and so
+    // An error halts at once. If attempts are counted, the one before the revoke counts, and so
     // there is a second one.
     let crashed = |failure: &Failure<_>| matches!(failure, Failure::Crashed);
     let retry = Retry::fixed(Duration::from_millis(1)).max_attempts(2);
@@ -127,7 +127,7 @@ pub(in super::super) async fn lost<T: Site>(mut stage: Stage<T>) -> Result {
     stage.finish(intake, Evidence::new()).await
 }
 
-/// What settles after its generation was lost is counted, and not told.
+/// A message that settles after its generation was lost is counted, and not reported to the source.
 pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     let gate = Gate::new();
     let script = Script::new(&stage.history).otherwise(Act::ok().waits(&gate));
@@ -139,8 +139,8 @@ pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     stage.inject(Fault::Lose).await?;
     let parted = || stage.witness.seen().lost + stage.witness.seen().failures > 0;
     stage.until("the source has said so", parted).await?;
-    // The witness hears it right before the intake does. They may be of two parts of the source, which are
-    // lost one after the other.
+    // The witness gets it right before the intake does. They may belong to two parts of the source,
+    // which are lost one after the other.
     let mut taken_back = 0;
     let heard = || {
         for event in std::iter::from_fn(|| events.try_recv()) {
@@ -156,7 +156,8 @@ pub(in super::super) async fn late_ack<T: Site>(mut stage: Stage<T>) -> Result {
     };
     stage.until("the intake has heard it", heard).await?;
     gate.release(2);
-    // After a loss they are dropped. A source that fails may have its lease, and they end in their time.
+    // After a loss they are dropped. A source that fails may still have its lease, and they end in
+    // their time.
     let back = || intake.stats().given_back == 2;
     stage.until("both went back", back).await?;
     gate.open();
