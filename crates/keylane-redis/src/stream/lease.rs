@@ -132,7 +132,7 @@ pub(super) enum Letter {
     NotOurs,
 }
 
-/// Identifies a tenure: the stream, the token, and the number of the tenure under this token.
+/// Identifies a lease of a stream: the stream, the token, and its number under this token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TenureId {
     pub(super) stream: u32,
@@ -294,7 +294,7 @@ impl StreamLease {
     }
 
     /// Takes the stream over. Creates it and its group if they do not exist. Restores the progress
-    /// that this process knows from an earlier tenure, if the stream is the same.
+    /// that this process knows from an earlier lease, if the stream is the same.
     pub(super) async fn take(
         &mut self,
         start: StreamStart,

@@ -41,7 +41,7 @@ pub(super) async fn own(
     }
 }
 
-/// The end of one tenure of a stream.
+/// The end of one lease of a stream.
 enum End {
     /// The source has released it, and this process still owns it.
     Again,

@@ -12,9 +12,8 @@
 //! The way of a message:
 //!
 //! - It comes in through `intake/router.rs`; `intake/place.rs` places it in its lane.
-//! - It is parked in its lane: in `lanes/lane/backlog.rs`, by `Lane::park`. The ready queue is in
-//!   [`crate::lanes`], too.
-//! - Its lane decides in [`crate::lanes`]. `step.rs` lets it decide, under the lock of its shard;
+//! - It is parked in its lane by `Lane::park`. Lanes and the ready queue are in [`keylane_lanes`].
+//! - Its lane decides in [`keylane_lanes`]. `step.rs` lets it decide, under the lock of its shard;
 //!   `apply.rs` applies what follows. A lane without a discipline skips both: `intake/place.rs`
 //!   calls `Lane::park`, and `next.rs` calls `Lane::finish`.
 //! - `intake/place.rs` collects the first jobs of lanes, and the router pushes them into the ready
@@ -31,7 +30,7 @@
 //! - `intake/retries.rs` takes the due retries, as fast as the retry budget allows; `intake/due.rs`
 //!   lets each one out of its lane.
 //! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
-//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`crate::lanes`], and when
+//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`keylane_lanes`], and when
 //!   a runner takes it in `next.rs`.
 //! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `outcome/left.rs`
 //!   says what becomes of one that leaves its lane without having run.
