@@ -45,7 +45,8 @@
 //!   lanes; `intake/store.rs` asks the version store.
 //! - `end/` says how far the end has come, and how it ended.
 //! - `reshard/` has the number of lanes, and changes it.
-//! - `admin/` carries out an operator's decision about one key; `inspect.rs` returns why a key waits.
+//! - `admin/` carries out an operator's decision about one key; `inspect.rs` returns why a key
+//!   waits.
 //! - `probe.rs` collects what is observed; `events/` and `notify.rs` feed the subscribers,
 //!   `hottest.rs` the tables of hot keys. `watchdog.rs` finds handlers that block.
 //!

@@ -9,10 +9,10 @@
 //!        head goes back, then it is asked for
 //! ```
 //!
-//! 1. A runner checks the lease right before it starts a job, without an await and without a
-//!    notice to other tasks: `admit.rs`. The job carries its lease as it was when its lane was made,
-//!    or when the message before it started. The check that it is still held costs a look at the
-//!    clock and at the count of losses. Otherwise the runner looks into the table.
+//! 1. A runner checks the lease right before it starts a job, without an await and without a notice
+//!    to other tasks: `admit.rs`. The job carries its lease as it was when its lane was made, or
+//!    when the message before it started. The check that it is still held costs a look at the clock
+//!    and at the count of losses. Otherwise the runner looks into the table.
 //! 2. If the lease is not held, the head goes back into its lane, and *then* it is asked for. So a
 //!    grant that comes meanwhile is either seen by the runner that asks, or finds the lane waiting.
 //! 3. A lease leaves the table when its key has no lane, for as long as it lingers; or when it is
