@@ -565,7 +565,8 @@ impl Config {
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
             .set("statistics.interval.ms", "0")
-            // The next read waits behind a request that waits for the end of the log.
+            // Otherwise the next read would wait behind a request that waits for the end of the
+            // log.
             .set("fetch.wait.max.ms", "1")
             .set("queued.min.messages", "1000")
             .set("queued.max.messages.kbytes", "1024");

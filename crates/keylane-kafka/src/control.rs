@@ -44,10 +44,10 @@ pub struct PartitionStatus {
     /// One past the last record that was handed over.
     pub end: u64,
     /// One past the last readable record of the log, as of the client's latest statistics, a second
-    /// ago. Without [`read_uncommitted`] that is where the first open transaction begins. `None`: it
-    /// is not known yet, or the property `statistics.interval.ms` is 0.
+    /// ago. Without [`read_uncommitted`][level] that is where the first open transaction begins.
+    /// `None`: it is not known yet, or the property `statistics.interval.ms` is 0.
     ///
-    /// [`read_uncommitted`]: https://kafka.apache.org/documentation/#consumerconfigs_isolation.level
+    /// [level]: https://kafka.apache.org/documentation/#consumerconfigs_isolation.level
     pub log_end: Option<u64>,
     /// How many records were handed over and have not settled.
     pub open: usize,

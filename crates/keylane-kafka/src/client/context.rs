@@ -133,7 +133,7 @@ pub(crate) struct Release {
 pub(crate) struct Context {
     consumer: OnceLock<Weak<Consumer>>,
     news: UnboundedSender<News>,
-    /// Notified when there are news.
+    /// Notified when there is news.
     wake: Arc<Notify>,
     /// Unparked when a partition has records.
     reader: Thread,

@@ -37,7 +37,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Opens a member that has not joined yet. News wake the source, records wake the thread that
+    /// Opens a member that has not joined yet. News wakes the source, records wake the thread that
     /// reads them. `topics` outlives the session.
     pub(crate) fn open(
         config: &Arc<Config>,

@@ -19,8 +19,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Encoding the metadata takes at most one part in this many of the time.
 const ENCODING_SHARE: u32 = 10;
 
-/// How long a partition waits before it is read again from its frontier. Records that a stopping
-/// source returns do not wait for it.
+/// How long a partition waits before it is read again from its frontier. If a stopping source
+/// returns records, it does not read them again.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
 
 /// The consequence of the answer to a commit.

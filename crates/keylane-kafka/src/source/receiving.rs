@@ -18,7 +18,7 @@ use crate::client::{Answer, Consumer, Known, NO_LEADER, News, Prefetcher};
 use crate::control::PartitionStatus;
 use crate::partition::Start;
 
-/// Most records that one call hands over, so that news of the group are heard in between.
+/// Most records that one call hands over, so that news of the group is heard in between.
 const AT_ONCE: usize = 2_048;
 
 /// Fewest records that one partition is asked for, with any number of partitions.
@@ -38,7 +38,7 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
 /// The end of a wait.
 enum Waited {
-    /// There are records or news.
+    /// There is a record or news.
     Woken,
     Committed(Answer),
     /// The topics that may not be read.

@@ -20,7 +20,7 @@ use super::position::StreamPosition;
 use super::reader::Entry;
 use super::worker::{Gained, Order, Resume, Resumes, Task};
 
-/// Most entries that one call hands over, so that news of the tasks are heard in between.
+/// Most entries that one call hands over, so that news of the tasks is heard in between.
 const AT_ONCE: usize = 2_048;
 
 /// Fewest entries that one stream is asked for, with any number of streams.

@@ -32,8 +32,8 @@ use crate::error::RedisError;
 use crate::letter::Why;
 use crate::server::Redis;
 
-/// How long a stream waits before it is read again because an entry was returned. Entries that a
-/// stopping source returns do not wait for it.
+/// How long a stream waits before it is read again because an entry was returned. If a stopping
+/// source returns entries, it does not read them again.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
 
 /// Streams of Redis or Valkey, as one member of a consumer group.

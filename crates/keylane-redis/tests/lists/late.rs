@@ -18,7 +18,7 @@ pub(crate) struct Late {
 struct Held {
     /// How many connections there are.
     accepted: usize,
-    /// This many first connections are held back.
+    /// The first connections, up to this number, are held back.
     first: usize,
     /// Bytes that wait.
     waiting: usize,
