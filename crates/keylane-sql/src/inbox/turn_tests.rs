@@ -228,7 +228,7 @@ async fn messages_are_fetched_after_the_last(backend: Shared) {
     let turn = fetches(worker, claimed, all[19], 4);
     let answer = backend.turn(&turn).await.unwrap();
     assert_eq!((answer.lanes.len(), answer.messages.len()), (1, 0));
-    // Together with a claim.
+    // The same together with a claim.
     accept(&backend, &[message("b", "")]).await;
     let turn = RoundTrip {
         claim: 5,
@@ -270,7 +270,7 @@ async fn bytes_are_limited(backend: Shared) {
     }
 }
 
-/// Each message has its share, or all of them together have what is allowed.
+/// Each message has its share, or all of them share the limit.
 async fn bytes_are_shared(backend: Shared) {
     let messages = [message("a", "small"), message("b", &"x".repeat(1_000))];
     accept(&backend, &messages).await;
@@ -287,7 +287,7 @@ async fn bytes_are_shared(backend: Shared) {
     assert!(answer.left_out.is_empty() || answer.left_out == [lane("b")]);
 }
 
-/// Lanes are claimed in the order in which they were free, behind a time or from the first one on.
+/// Lanes are claimed in the order in which they became free, after a time or from the first one on.
 async fn lanes_behind_a_time_are_claimed(backend: Shared) {
     for key in ["a", "b", "c", "d"] {
         accept(&backend, &[message(key, "")]).await;
@@ -302,7 +302,7 @@ async fn lanes_behind_a_time_are_claimed(backend: Shared) {
     let Some(since) = second.free_since else {
         return; // This database has no time for it.
     };
-    // It is free again, as one that was committed late.
+    // It is free again, like one that was committed late.
     backend.leave(other).await.unwrap();
     let much_later = RoundTrip {
         since: since + 1_000.0,
@@ -398,14 +398,14 @@ async fn done_messages_go(backend: Shared) {
         let nonce = found.map_or(0, |found| found.nonce);
         MessageRef { sequence, nonce }
     };
-    // One has the number of another message, as a database gives it that goes on from an older
-    // state.
+    // One has the number of another message, as a database that goes on from an older state draws
+    // it.
     let foreign = MessageRef {
         nonce: of(all[1]).nonce ^ 2,
         ..of(all[1])
     };
     let turn = RoundTrip {
-        // Then one is of another lane, and one is not there.
+        // One belongs to another lane, and one does not exist.
         done: vec![
             (a, of(all[0])),
             (a, foreign),
@@ -460,7 +460,7 @@ async fn an_empty_lane_goes(backend: Shared) {
     assert!(answer.lost.is_empty() && answer.stayed.is_empty());
     assert_eq!(waiting(&backend).await, all[1..]);
     assert_eq!(backend.lanes_of(worker).await.unwrap().len(), 1);
-    // Once more it is not ours, and is not said to be gone.
+    // It is still not ours, and no answer says that it is gone.
     let is_lost = |answer: Answer| {
         let lane = [lane("a")];
         (&answer.lost[..], &answer.stayed[..]) == (&lane[..], &lane[..])
@@ -522,7 +522,8 @@ async fn a_stale_token_does_nothing(backend: Shared) {
         }],
         ..fetches(worker, claimed, 0, 10)
     };
-    // By the one who had it; by him under its token now; and by the other under the one before.
+    // By the earlier owner; by the same worker under the current token; and by the other under the
+    // earlier token.
     let mix = |worker, token| {
         let claimed = Claimed {
             lane: lane("a"),
@@ -623,10 +624,10 @@ async fn lanes_of_those_who_leave_are_free(backend: Shared) {
     assert_eq!(claim_one(&backend, other).await.crashes, 0);
 }
 
-/// A backup that is put back in its place knows fewer renewals than the worker has heard of.
+/// A restored backup has fewer renewals than the worker has answers for.
 async fn claims_end_in_an_older_state(backend: Shared) {
     let worker = join(&backend).await;
-    // One more may be there than was heard of.
+    // The database may have one renewal more than the worker has answers for.
     for heard in [0, 1, 1] {
         let standing = backend.renew(worker, TTL, heard).await.unwrap();
         assert_eq!(standing, WorkerState::Alive);
@@ -690,14 +691,14 @@ async fn redriven_letters_are_seen(backend: Shared) {
         .settle(&[], std::slice::from_ref(&dead))
         .await
         .unwrap();
-    // In front of what is claimed.
+    // In front of the claimed message.
     backend.redrive(&[all[0]]).await.unwrap();
     let turn = fetches(worker, found.claimed, 0, 10);
     let answer = backend.turn(&turn).await.unwrap();
     assert_eq!(sequences(&answer, lane("a")), all);
     assert_ne!(answer.lanes[0].redriven, found.redriven);
     assert_ne!(answer.lanes[0].last, found.last);
-    // When its lane is gone.
+    // After its lane is gone.
     backend.settle(&[all[1]], &[dead]).await.unwrap();
     let turn = RoundTrip {
         leave: vec![left(&answer.lanes[0])],
@@ -711,7 +712,7 @@ async fn redriven_letters_are_seen(backend: Shared) {
     assert_eq!(sequences(&answer, lane("a")), all[..1]);
 }
 
-/// Nothing is lost, and nothing is handed over twice or out of order, while keys come and go.
+/// No message is lost, and none is handed over twice or out of order, while keys come and go.
 async fn accepts_and_turns_at_once(backend: Shared) {
     const EACH: usize = 150;
     let mut producers = Vec::new();
@@ -721,7 +722,7 @@ async fn accepts_and_turns_at_once(backend: Shared) {
             for n in 0..EACH {
                 let message =
                     |key: usize| message(&format!("key {key}"), &format!("{producer} {n}"));
-                // In the order of no lane.
+                // The order of the keys is not that of the lanes.
                 let messages = [message(n % 5), message((n + producer) % 3)];
                 let (items, _) = item::prepare(&messages);
                 while let Err(error) = backend.accept(&items).await {
@@ -746,7 +747,7 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                         continue;
                     }
                 };
-                // What is found is done, and a lane in which nothing is found goes.
+                // All found messages are done, and a lane without messages is left.
                 turn = claiming(worker, 2, 4);
                 for found in &answer.lanes {
                     let brought = sequences(&answer, found.claimed.lane);
@@ -765,7 +766,7 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                 rounds += 1;
                 if rounds == 8 {
                     rounds = 0;
-                    // It goes when all is said, and another one comes.
+                    // The worker leaves after its last report, and another one comes.
                     turn.claim = 0;
                     while backend.turn(&turn).await.is_err() {}
                     while backend.leave(worker).await.is_err() {}
@@ -839,7 +840,7 @@ async fn many_enter_a_history_of_mariadb_at_once() {
     .await;
 }
 
-/// Workers join a database that does not know its history yet, while others of it take turns.
+/// Workers join a database that does not know its history yet, while other workers take turns.
 async fn many_enter_at_once(backend: Shared, forget: impl AsyncFn()) {
     const ROUNDS: usize = 40;
     const KEYS: usize = 50;
@@ -877,8 +878,8 @@ async fn many_enter_at_once(backend: Shared, forget: impl AsyncFn()) {
     assert_eq!((answer.lanes.len(), answer.messages.len()), (KEYS, KEYS));
 }
 
-/// A short life of a worker. Turns may be in the way of what it takes to enter; to join never
-/// fails.
+/// A short life of a worker. Turns may conflict with the statements that enter a history; joining
+/// never fails.
 async fn claims_and_leaves(backend: &Shared) {
     let worker = join(backend).await;
     for _ in 0..2 {
@@ -890,9 +891,9 @@ async fn claims_and_leaves(backend: &Shared) {
     while backend.leave(worker).await.is_err() {}
 }
 
-/// A turn waits in its middle, and another worker claims a lane meanwhile, handles what is in it,
-/// and leaves: the turn does not bring what is done by then, although it was there when the turn
-/// began.
+/// A turn waits in its middle. Meanwhile another worker claims a lane, handles its message, and
+/// leaves. The turn does not return the message, which is done by then, although it existed when
+/// the turn began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_done_meanwhile_is_not_brought() {
     let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());
@@ -946,8 +947,8 @@ async fn until_one_waits(connection: &mut PgConnection) {
     }
 }
 
-/// A message changes while the turn that removes it waits for its lock: it is removed all the same,
-/// as its lane is. Without the lane none would find it.
+/// A message changes while the turn that removes it waits for its lock: the message is removed all
+/// the same, and so is its lane. Without the lane no worker would find it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_changes_meanwhile_is_removed() {
     let server = POSTGRES.get_or_init(async || Postgres::start().await.unwrap());

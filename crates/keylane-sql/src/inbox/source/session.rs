@@ -119,7 +119,7 @@ async fn renew<F>(
 {
     let mut ends_at = asked_at + ttl;
     loop {
-        // The wait is a share of the time that was left at the last answered renewal.
+        // A third of the ttl after the last answered renewal was asked for.
         tokio::time::sleep_until(ends_at - ttl * 2 / 3).await;
         loop {
             let asked_at = Instant::now();

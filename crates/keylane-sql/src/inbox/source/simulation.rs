@@ -97,7 +97,7 @@ impl Database {
         self.free(lane);
     }
 
-    /// A lane that is not there yet is free. Some were committed late.
+    /// Adds a lane as free, if it is new. Some lanes were committed late.
     fn free(&mut self, lane: LaneId) {
         if let Entry::Vacant(new) = self.lanes.entry(lane) {
             new.insert(0);
@@ -219,7 +219,7 @@ impl Database {
     }
 }
 
-/// A source and what it has handed over.
+/// A source and the messages that it has handed over.
 struct World {
     database: Database,
     lanes: Lanes,
@@ -475,7 +475,7 @@ fn a_lane_that_is_claimed_anew_is_queued_once() {
     world.database.accept(id(0));
     world.round_trip();
     world.handle(id(0));
-    // It is left, and claimed anew beside that.
+    // It is left, and another turn claims it anew.
     world.begin();
     world.carry_out(true);
     for _ in 0..8 {
