@@ -27,12 +27,15 @@ mod versus;
 mod error;
 use error::Error;
 
+mod durations;
 mod executables;
 mod git;
 mod job;
 mod libtest;
 mod outcome;
 mod process;
+mod queue;
+mod rows;
 mod schedules;
 mod steps;
 mod tree;
