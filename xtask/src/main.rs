@@ -31,6 +31,7 @@ use error::Error;
 mod proof;
 
 mod cargo_mutants;
+mod durations;
 mod executables;
 mod fingerprint;
 mod git;
@@ -40,6 +41,8 @@ mod libtest;
 mod outcome;
 mod part;
 mod process;
+mod queue;
+mod rows;
 mod schedules;
 mod steps;
 mod tree;

@@ -1,35 +1,38 @@
 //! Commands that run one after the other or side by side, and the table at the end.
 
-use std::collections::VecDeque;
 use std::process::Command;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::durations::Durations;
 use crate::executables::{self, Executable};
-use crate::job::{Done, Job, Shows};
+use crate::job::{Job, Shows};
 use crate::libtest::Tally;
 use crate::outcome::Outcome;
 use crate::process::{self, Ended};
+use crate::queue::Queue;
 
 /// The steps that ran so far.
 #[derive(Default)]
 pub(crate) struct Steps {
-    rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// From the first step to the last: steps side by side count once.
-    took: Duration,
+    pub(crate) took: Duration,
 }
 
-struct Row {
-    name: String,
+/// A step that has ended.
+pub(crate) struct Row {
+    pub(crate) name: String,
     outcome: Outcome,
     /// How many tests passed, in steps that run tests.
     tests: Option<usize>,
-    took: Duration,
+    pub(crate) took: Duration,
+    /// The part of the capacity that it took, if it could run beside others.
+    pub(crate) room: Option<f64>,
 }
 
 impl Steps {
@@ -56,6 +59,7 @@ impl Steps {
             outcome,
             tests: None,
             took: started.elapsed(),
+            room: None,
         })
     }
 
@@ -74,6 +78,7 @@ impl Steps {
             outcome,
             tests,
             took: started.elapsed(),
+            room: None,
         })
     }
 
@@ -100,6 +105,7 @@ impl Steps {
             },
             tests: judged.ok(),
             took: started.elapsed(),
+            room: None,
         })
     }
 
@@ -119,46 +125,58 @@ impl Steps {
             outcome: Shows::Success.judge(ended.success(), &Tally::default()),
             tests: None,
             took: started.elapsed(),
+            room: None,
         })?;
         Ok(built)
     }
 
-    /// Runs these, in this order, so many at once. All of them run, also after one has failed; what
-    /// the failed ones have said is shown.
-    pub(crate) fn run_together(&mut self, jobs: Vec<Job>, at_once: usize) -> Result<(), Error> {
+    /// Runs these, the longest first and so many at once as `capacity` has room for. All of them
+    /// run, also after one has failed; what the failed ones have said is shown.
+    pub(crate) fn run_together(
+        &mut self,
+        jobs: Vec<Job>,
+        durations: &Durations,
+        capacity: u32,
+    ) -> Result<(), Error> {
         let started = Instant::now();
-        let jobs = Mutex::new(VecDeque::from(jobs));
-        let running = Mutex::new(Vec::new());
+        let expected = |job: Job| (durations.of(&job.name), job);
+        let mut queue = Queue::new(jobs.into_iter().map(expected).collect(), capacity);
+        let mut running: Vec<String> = Vec::new();
         let (done, ended) = mpsc::channel();
         let mut first_error = None;
         thread::scope(|scope| {
-            for _ in 0..at_once {
-                let (jobs, running, done) = (&jobs, &running, done.clone());
-                scope.spawn(move || {
-                    while let Some(job) = next(jobs) {
-                        let name = job.name.clone();
-                        println!("==> {name}: {}", process::display(&job.command));
-                        lock(running).push(name.clone());
-                        let ended = job.run();
-                        lock(running).retain(|other| *other != name);
-                        // Read until the last of these threads has ended.
-                        let _ = done.send((name, ended));
-                    }
-                });
-            }
-            drop(done);
             loop {
-                match ended.recv_timeout(process::HEARTBEAT) {
-                    Ok((name, done)) => {
-                        let error = self.finish_job(name, done).err();
-                        first_error = first_error.take().or(error);
-                    }
-                    Err(RecvTimeoutError::Timeout) => {
-                        let seconds = started.elapsed().as_secs();
-                        eprintln!("    … {seconds} s: {}", lock(&running).join(", "));
-                    }
-                    Err(RecvTimeoutError::Disconnected) => break,
+                while let Some((load, job)) = queue.start() {
+                    println!("==> {}: {}", job.name, process::display(&job.command));
+                    running.push(job.name.clone());
+                    let done = done.clone();
+                    scope.spawn(move || {
+                        let name = job.name.clone();
+                        // Read below until the last job has ended.
+                        let _ = done.send((name, load, job.run()));
+                    });
                 }
+                if running.is_empty() {
+                    break;
+                }
+                let Ok((name, load, done)) = ended.recv_timeout(process::HEARTBEAT) else {
+                    let seconds = started.elapsed().as_secs();
+                    eprintln!("    … {seconds} s: {}", running.join(", "));
+                    continue;
+                };
+                running.retain(|other| *other != name);
+                queue.end(load);
+                if !done.outcome.is_good() {
+                    println!("\n{}", done.said);
+                }
+                let noted = self.note(Row {
+                    name,
+                    outcome: done.outcome,
+                    tests: done.tests,
+                    took: done.took,
+                    room: Some((f64::from(load.weight()) / f64::from(capacity)).min(1.0)),
+                });
+                first_error = first_error.take().or(noted.err());
             }
         });
         self.took += started.elapsed();
@@ -173,6 +191,7 @@ impl Steps {
             outcome: Outcome::Failed,
             tests: None,
             took: Duration::ZERO,
+            room: None,
         })
     }
 
@@ -185,6 +204,7 @@ impl Steps {
             outcome,
             tests: None,
             took: Duration::ZERO,
+            room: None,
         });
     }
 
@@ -211,6 +231,7 @@ impl Steps {
             outcome,
             tests,
             took,
+            room: _,
         } in &self.rows
         {
             let tests = tests.map_or_else(|| "-".to_owned(), |tests| tests.to_string());
@@ -241,31 +262,13 @@ impl Steps {
         self.note(row)
     }
 
-    /// Notes a job that has ended beside others, whose time is not its own.
-    fn finish_job(&mut self, name: String, done: Done) -> Result<(), Error> {
-        let Done {
-            outcome,
-            tests,
-            took,
-            said,
-        } = done;
-        if !outcome.is_good() {
-            println!("\n{said}");
-        }
-        self.note(Row {
-            name,
-            outcome,
-            tests,
-            took,
-        })
-    }
-
     fn note(&mut self, row: Row) -> Result<(), Error> {
         let Row {
             name,
             outcome,
             tests,
             took,
+            room: _,
         } = &row;
         let tests = tests.map_or_else(String::new, |tests| format!("{tests} tests, "));
         println!("    {name}: {outcome}, {tests}{:.1} s", took.as_secs_f64());
@@ -279,14 +282,6 @@ impl Steps {
     }
 }
 
-fn next(jobs: &Mutex<VecDeque<Job>>) -> Option<Job> {
-    lock(jobs).pop_front()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics under this lock")
-}
-
 fn announce(name: &str, command: &Command) -> Instant {
     println!("\n==> {name}: {}", process::display(command));
     Instant::now()
@@ -295,6 +290,7 @@ fn announce(name: &str, command: &Command) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue::CAPACITY;
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("sh");
@@ -372,12 +368,14 @@ mod tests {
         };
         let jobs = vec![job("a", &meet("a", "b")), job("b", &meet("b", "a"))];
         let mut steps = Steps::default();
-        let outcome = steps.run_together(jobs, 2);
+        let outcome = steps.run_together(jobs, &Durations::default(), CAPACITY);
         std::fs::remove_dir_all(&folder).unwrap();
         outcome.unwrap();
         assert_eq!(steps.rows.len(), 2);
         let longest = steps.rows.iter().map(|row| row.took).max().unwrap();
         assert!(steps.took >= longest);
+        let half = |row: &Row| row.room == Some(0.5);
+        assert!(steps.rows.iter().all(half));
     }
 
     #[test]
@@ -387,7 +385,8 @@ mod tests {
         let alone = format!("mkdir {only} && sleep 0.05 && rmdir {only}");
         let names = ["a", "b", "c"];
         let mut steps = Steps::default();
-        let outcome = steps.run_together(names.map(|name| job(name, &alone)).into(), 1);
+        let jobs = names.map(|name| job(name, &alone)).into();
+        let outcome = steps.run_together(jobs, &Durations::default(), 1);
         std::fs::remove_dir_all(&folder).unwrap();
         outcome.unwrap();
         let ran: Vec<_> = steps.rows.iter().map(|row| &*row.name).collect();
@@ -398,7 +397,8 @@ mod tests {
     fn all_jobs_run_and_the_first_failure_is_told() {
         let jobs = vec![job("a", "exit 1"), job("b", "exit 2"), job("c", "true")];
         let mut steps = Steps::default();
-        let error = steps.run_together(jobs, 1).unwrap_err();
+        let outcome = steps.run_together(jobs, &Durations::default(), 1);
+        let error = outcome.unwrap_err();
         assert_eq!(error.to_string(), "`a` has not passed: FAILED");
         assert_eq!(steps.rows.len(), 3);
         assert!(!steps.all_passed());

@@ -1,12 +1,15 @@
 //! `cargo xtask test`: everything that a change must pass.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::Error;
+use crate::durations::{self, Durations};
 use crate::executables::Executable;
 use crate::job::{Job, Shows};
+use crate::queue::{CAPACITY, Load};
 use crate::schedules;
 use crate::setup;
 use crate::steps::Steps;
@@ -16,9 +19,6 @@ use crate::workspace::{self, cargo};
 /// A program of tests that starts servers takes some minutes beside another one, on a busy machine
 /// twice as long, the others half a minute at most; what takes longer than this hangs.
 const LIMIT: Duration = Duration::from_secs(1_500);
-
-/// How many programs run at once: many of them wait most of the time.
-const AT_ONCE: usize = 2;
 
 /// The tests of the example `replay`, and what tells them where it is: they would build it with
 /// other features.
@@ -84,18 +84,33 @@ pub(crate) struct Args {
     /// Build the comparisons with the rivals too (heavy: they bring their own dependencies)
     #[arg(long)]
     with_versus: bool,
+    /// Write how long each test and example took into xtask/durations.txt, if all have passed
+    #[arg(long)]
+    durations: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    // First of all: one command must do on a bare machine.
+    let durations = durations::parse(&read(durations::FILE)?)?;
+    // Before all steps: one command must do on a bare machine.
     setup::run(&setup::Args {})?;
     let mut steps = Steps::default();
-    let outcome = all(args, &mut steps);
+    let outcome = all(args, &durations, &mut steps);
     println!("\n{}", steps.table());
+    if args.durations && outcome.is_ok() {
+        let jobs = steps.rows.iter().filter(|row| row.room.is_some());
+        let took = jobs.map(|row| (&*row.name, row.took));
+        let file = workspace::root().join(durations::FILE);
+        fs::write(file, durations.measured(took))?;
+    }
     outcome
 }
 
-fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
+fn read(file: &str) -> Result<String, Error> {
+    let text = fs::read_to_string(workspace::root().join(file));
+    text.map_err(|error| format!("{file}: {error}").into())
+}
+
+fn all(args: &Args, durations: &Durations, steps: &mut Steps) -> Result<(), Error> {
     steps.run("format", cargo(["fmt", "--all", "--check"]))?;
     steps.run("format, versus", cargo(["fmt", VERSUS, "--check"]))?;
     steps.run("format, versus-sql", cargo(["fmt", VERSUS_SQL, "--check"]))?;
@@ -112,7 +127,7 @@ fn all(args: &Args, steps: &mut Steps) -> Result<(), Error> {
 
     steps.run("docs", docs(WORKSPACE))?;
 
-    tests_and_examples(steps)?;
+    tests_and_examples(durations, steps)?;
 
     if args.with_versus {
         steps.run("build, versus", cargo(["build", "--release", VERSUS]))?;
@@ -142,17 +157,14 @@ fn docs(packages: &[&str]) -> Command {
 }
 
 /// Builds all tests and examples, and runs them side by side.
-fn tests_and_examples(steps: &mut Steps) -> Result<(), Error> {
+fn tests_and_examples(durations: &Durations, steps: &mut Steps) -> Result<(), Error> {
     let built = steps.run_build("build", tests(WORKSPACE))?;
 
-    // What takes longest comes first, and what needs a build: it uses the time in which the others
-    // wait.
     let count = std::env::var(schedules::COUNT);
     let count = count.as_deref().unwrap_or(schedules::PER_CHANGE);
-    let mut jobs = vec![
-        schedules(count, schedules::SCHEDULERS[0]),
-        doc_tests(WORKSPACE),
-    ];
+    let schedulers = schedules::SCHEDULERS.iter();
+    let mut jobs: Vec<Job> = schedulers.map(|name| schedules(count, name)).collect();
+    jobs.push(doc_tests(WORKSPACE));
     jobs.extend(built.iter().filter(|program| program.harness).map(test));
     for example in built.iter().filter(|program| program.kind == "example") {
         let name = format!("example {}", example.name);
@@ -167,12 +179,10 @@ fn tests_and_examples(steps: &mut Steps) -> Result<(), Error> {
             tests.command.env(REPLAY.1, &example.path);
         }
     }
-    let others = &schedules::SCHEDULERS[1..];
-    jobs.extend(others.iter().map(|scheduler| schedules(count, scheduler)));
 
     let (alone, together): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.name == ALONE);
-    let together = steps.run_together(together, AT_ONCE);
-    let alone = steps.run_together(alone, 1);
+    let together = steps.run_together(together, durations, CAPACITY);
+    let alone = steps.run_together(alone, durations, Load::Computes.weight());
     together.and(alone)
 }
 
