@@ -20,8 +20,9 @@ pub(super) struct Kind {
     pub(super) work: Work,
 }
 
-/// The mutations are divided into so many parts. A short soak takes one in ten.
-pub(super) const MUTATIONS: u64 = 40;
+/// The mutations are divided into so many parts, of 70 on 27 November 2026. A short soak takes one
+/// in ten.
+pub(super) const MUTATIONS: u64 = 20;
 
 /// The name of the step.
 pub(super) const MUTATIONS_NAME: &str = "mutations";
@@ -56,8 +57,8 @@ pub(super) static KINDS: [Kind; 25] = [
         name: "packages",
         amount: Amount::from(1, 1),
         part: None,
-        seconds: 30 * MINUTE,
-        origin: Guess("a build of all that is published"),
+        seconds: 583,
+        origin: Measured("583 s with one job, 27 November 2026"),
         work: Work::Check(checks::publish),
     },
     Kind {
@@ -249,8 +250,8 @@ pub(super) static KINDS: [Kind; 25] = [
         name: MUTATIONS_NAME,
         amount: Amount::at_most(MUTATIONS),
         part: Some(1),
-        seconds: 45 * MINUTE,
-        origin: Guess("30 seconds each"),
+        seconds: 2_000,
+        origin: Measured("a build in 214 s, five in 127 s, one job, 27 November 2026"),
         work: Work::Mutations,
     },
 ];
