@@ -137,9 +137,10 @@ fn lints(packages: &[&str], targets: &[&str]) -> Command {
     command
 }
 
-/// Documentation in which a broken link is an error.
+/// Documentation in which a broken link is an error. It has an example, so that cargo switches on
+/// the features that tests and examples need, and does not check their dependencies again.
 fn docs(packages: &[&str]) -> Command {
-    let mut command = cargo(["doc", "--no-deps"]);
+    let mut command = cargo(["doc", "--no-deps", "--lib", "--bins", "--example", "hello"]);
     command.args(packages).env("RUSTDOCFLAGS", "-Dwarnings");
     command
 }
