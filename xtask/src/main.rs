@@ -44,6 +44,7 @@ mod process;
 mod queue;
 mod rows;
 mod schedules;
+mod shares;
 mod steps;
 mod tree;
 mod workspace;

@@ -35,6 +35,24 @@ pub(crate) struct Row {
     pub(crate) room: Option<f64>,
 }
 
+impl Row {
+    /// How much longer the run has taken for it, if the capacity was in use all the time.
+    pub(crate) fn cost(&self) -> Duration {
+        self.took.mul_f64(self.room.unwrap_or(1.0))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn passed(name: &str, took: Duration, room: Option<f64>) -> Self {
+        Self {
+            name: name.to_owned(),
+            outcome: Outcome::Passed,
+            tests: None,
+            took,
+            room,
+        }
+    }
+}
+
 impl Steps {
     /// Runs a step that succeeds when `command` does.
     pub(crate) fn run(&mut self, name: &str, command: Command) -> Result<(), Error> {

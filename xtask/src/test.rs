@@ -12,6 +12,7 @@ use crate::job::{Job, Shows};
 use crate::queue::{CAPACITY, Load};
 use crate::schedules;
 use crate::setup;
+use crate::shares;
 use crate::steps::Steps;
 use crate::versus::{VERSUS, VERSUS_KAFKA, VERSUS_REDIS, VERSUS_SQL};
 use crate::workspace::{self, cargo};
@@ -78,7 +79,8 @@ const WITHOUT_FEATURES: &[&str] = &[
 /// Stops at the first of the formats, measures, lints, docs and builds that fails; tests and
 /// examples all run. The output of a test is shown if it has failed. The schedule tests try
 /// KEYLANE_SCHEDULES schedules over all scenarios with each of the two schedulers, if that is set;
-/// `soak` runs ten times as many.
+/// `soak` runs ten times as many. At the end, each part of the run is shown beside its share of 14
+/// minutes, from xtask/shares.txt.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the comparisons with the rivals too (heavy: they bring their own dependencies)
@@ -91,11 +93,13 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let durations = durations::parse(&read(durations::FILE)?)?;
+    let shares = shares::parse(&read(shares::FILE)?)?;
     // Before all steps: one command must do on a bare machine.
     setup::run(&setup::Args {})?;
     let mut steps = Steps::default();
     let outcome = all(args, &durations, &mut steps);
     println!("\n{}", steps.table());
+    println!("{}", shares.table(&steps.rows, steps.took));
     if args.durations && outcome.is_ok() {
         let jobs = steps.rows.iter().filter(|row| row.room.is_some());
         let took = jobs.map(|row| (&*row.name, row.took));
@@ -149,9 +153,10 @@ fn lints(packages: &[&str], targets: &[&str]) -> Command {
     command
 }
 
-/// Documentation in which a broken link is an error.
+/// Documentation in which a broken link is an error. It has an example, so that cargo switches on
+/// the features that tests and examples need, and does not check their dependencies again.
 fn docs(packages: &[&str]) -> Command {
-    let mut command = cargo(["doc", "--no-deps"]);
+    let mut command = cargo(["doc", "--no-deps", "--lib", "--bins", "--example", "hello"]);
     command.args(packages).env("RUSTDOCFLAGS", "-Dwarnings");
     command
 }
