@@ -25,19 +25,11 @@ use crate::proof::{self, Run, Settings, Step};
 /// its end has no missing step. A failed step is repeated with its seed. The exit status is a
 /// failure if a step has failed on this tree.
 ///
-<<<<<<< HEAD
-/// No step takes longer than an hour by its estimate: longer ones are divided into parts with a
-/// seed each. Every step runs, even after one has failed. All random tests get fresh numbers from
-/// one seed, which is printed and is in the results, and ten times as many cases as in
-/// `cargo xtask test`, whose cases are always the same: commit the failures that they find as cases
-/// (proptest writes them into proptest-regressions by itself).
-=======
-/// At the normal scale no step takes longer than an hour by its estimate: what would is divided
-/// into parts with a seed each. Every step runs, also after one has failed. All random tests get
+/// At the normal scale no step takes longer than an hour by its estimate: longer ones are divided
+/// into parts with a seed each. Every step runs, even after one has failed. All random tests get
 /// fresh numbers from one seed, which is printed and is in the results, and ten times as many cases
-/// as in `cargo xtask test`, whose cases are always the same: commit what they find as a case
-/// (proptest writes it into proptest-regressions by itself).
->>>>>>> wt-soak
+/// as in `cargo xtask test`, whose cases are always the same: commit the failures that they find as
+/// cases (proptest writes them into proptest-regressions by itself).
 ///
 /// Runtimes are dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a
 /// quarter of them while they recover. Processes with a lease in a database are paused past its
@@ -49,19 +41,11 @@ use crate::proof::{self, Run, Settings, Step};
 /// 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in
 /// 256 MiB.
 ///
-<<<<<<< HEAD
 /// Before that, cargo-deny checks the dependencies against deny.toml, cargo-semver-checks compares
 /// the public items with the last release, and the crates are packed and built from their packages.
 /// At the end cargo-mutants changes the pure parts, one expression at a time, and a unit test must
 /// fail each time; survivors must be in xtask/survivors.txt, with a reason. These tools are
 /// installed below target/tools.
-=======
-/// Before that, cargo-deny holds the dependencies to deny.toml, cargo-semver-checks compares the
-/// public items with the last release, and the crates are packed and built from their packages. At
-/// last the pure parts are changed, one expression at a time, with cargo-mutants, and a unit test
-/// must fail each time; what survives must be in xtask/survivors.txt, with a reason. These tools
-/// are installed below target/tools.
->>>>>>> wt-soak
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A tenth of everything
