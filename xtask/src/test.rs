@@ -33,6 +33,18 @@ const ALONE: &str = "tests/memory";
 /// `tls-vendored` and `gssapi` of keylane-kafka need what `setup` does not install.
 const WORKSPACE: &[&str] = &["--workspace", "--features", "handler,metrics,spool,tls"];
 
+/// The tests of memory, in a build without `metrics`, which takes more for each message. All other
+/// features stay as they are in `WORKSPACE`, so that the dependencies are not built again.
+const MEMORY: &[&str] = &[
+    "--workspace",
+    "--exclude",
+    "http_orders",
+    "--features",
+    "handler,spool,tls",
+    "--test",
+    "memory",
+];
+
 /// What users depend on, without the optional parts that `WORKSPACE` switches on. The test kits
 /// have none, and switch features of Tokio on for the others. `tls` stays on: without it librdkafka
 /// would be built again, from C, and no item of keylane-kafka depends on it.
@@ -163,7 +175,9 @@ fn docs(packages: &[&str]) -> Command {
 
 /// Builds all tests and examples, and runs them side by side.
 fn tests_and_examples(durations: &Durations, steps: &mut Steps) -> Result<(), Error> {
-    let built = steps.run_build("build", tests(WORKSPACE))?;
+    let mut built = steps.run_build("build", tests(WORKSPACE))?;
+    built.retain(|program| !(program.harness && program.place() == ALONE));
+    built.extend(steps.run_build("build, memory", tests(MEMORY))?);
 
     let count = std::env::var(schedules::COUNT);
     let count = count.as_deref().unwrap_or(schedules::PER_CHANGE);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
-use testkit_servers::RedisKind;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
 use serde::Serialize;
+use testkit_servers::RedisKind;
 
 use crate::Error;
 

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use testkit_servers::Postgres;
 use serde::Serialize;
+use testkit_servers::Postgres;
 
 use crate::Error;
 use crate::contenders::{self, Id, Setup};

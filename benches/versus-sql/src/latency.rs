@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use testkit_servers::Postgres;
 use serde::Serialize;
+use testkit_servers::Postgres;
 
 use crate::Error;
 use crate::contenders::{Id, Setup};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use testkit_servers::Postgres;
 use serde_json::json;
+use testkit_servers::Postgres;
 use tracing_subscriber::EnvFilter;
 use versus_sql::bars::{self, Bar};
 use versus_sql::contenders::{CONCURRENCY, Id};

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use keylane_sql::sqlx::{Connection, PgConnection, query};
-use testkit_servers::Postgres;
 use serde::Serialize;
+use testkit_servers::Postgres;
 
 use crate::Error;
 use crate::contenders::{self, Id, Queue, Setup};

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use keylane_queue::{Queue, Lease};
+use keylane_queue::{Lease, Queue};
 use serde::Serialize;
 
 use crate::contenders::naive_queue::NaiveQueue;
