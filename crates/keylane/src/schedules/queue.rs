@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
-use keylane_queue::{EnqueueError, LaneLeaseError, Lease, Queue, Redelivery, Report};
+use keylane_queue::{EnqueueError, Lease, LeaseError, Queue, Redelivery, Report};
 use keylane_rt as rt;
 use shuttle_tokio::task::JoinHandle;
 
@@ -95,19 +95,19 @@ impl Workers {
             false if rt::one_in(2) => lease.fail(Redelivery::After(Duration::from_millis(5))),
             false => return drop(lease),
         };
-        assert!(matches!(failed, Ok(()) | Err(LaneLeaseError::Expired)));
+        assert!(matches!(failed, Ok(()) | Err(LeaseError::Expired)));
     }
 
     fn settle(
         &self,
         lease: Lease<Key, Job>,
         list: impl Fn(&mut Seen) -> &mut BTreeMap<Job, u32>,
-        end: impl FnOnce(Lease<Key, Job>) -> Result<(), LaneLeaseError>,
+        end: impl FnOnce(Lease<Key, Job>) -> Result<(), LeaseError>,
     ) {
         let job = *lease;
         *list(&mut self.seen()).entry(job).or_default() += 1;
         if let Err(error) = end(lease) {
-            assert_eq!(error, LaneLeaseError::Expired);
+            assert_eq!(error, LeaseError::Expired);
             *list(&mut self.seen()).entry(job).or_default() -= 1;
         }
     }
@@ -319,7 +319,7 @@ pub(super) async fn delays_and_take_parked() {
             while let Some(lease) = queue.dequeue().await {
                 pause().await;
                 let failed = lease.fail(Redelivery::After(Duration::from_millis(5)));
-                assert!(matches!(failed, Ok(()) | Err(LaneLeaseError::Expired)));
+                assert!(matches!(failed, Ok(()) | Err(LeaseError::Expired)));
             }
         })
     });
