@@ -33,7 +33,7 @@ const MOST_SHARDS: usize = 1 << 16;
 /// use keylane_queue::Queue;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), keylane::error::SpawnError> {
+/// # async fn main() -> Result<(), keylane_queue::SpawnError> {
 /// let mails = Queue::builder(|mail: &(u64, String)| mail.0)
 ///     .capacity(10_000)
 ///     .lane_capacity(100)
