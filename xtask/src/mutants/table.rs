@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::Error;
+use crate::rows;
 use crate::schedules::SCHEDULERS;
 
 /// One line of the table.
@@ -80,12 +81,8 @@ pub(super) fn read(root: &Path) -> Result<Vec<Planted>, Error> {
 /// Reads the table: five words a line, `#` begins a comment.
 pub(super) fn parse(table: &str) -> Result<Vec<Planted>, Error> {
     let mut planted: Vec<Planted> = Vec::new();
-    for (index, line) in table.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default();
-        if line.trim().is_empty() {
-            continue;
-        }
-        let place = format!("xtask/mutants.txt, line {}", index + 1);
+    for (number, line) in rows::rows(table) {
+        let place = format!("xtask/mutants.txt, line {number}");
         let row = row(line).map_err(|error| format!("{place}: {error}"))?;
         if planted.iter().any(|other| other.name == row.name) {
             return Err(format!("{place}: `{}` is there already", row.name).into());
