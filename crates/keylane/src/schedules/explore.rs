@@ -2,6 +2,7 @@
 
 use std::env;
 use std::future::Future;
+use std::pin::Pin;
 
 use keylane_rt as rt;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
@@ -21,23 +22,35 @@ pub(super) fn explore<F>(scenario: fn() -> F, scenarios: usize)
 where
     F: Future<Output = ()> + 'static,
 {
+    // Without the type of the scenario, so that the model checker is compiled once and not for each.
+    run(
+        Box::new(move || {
+            let scenario: Pin<Box<dyn Future<Output = ()>>> = Box::pin(scenario());
+            shuttle::future::block_on(scenario);
+        }),
+        scenarios,
+    );
+}
+
+fn run(scenario: Box<dyn Fn() + Send + Sync>, scenarios: usize) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(LONGEST);
     config.stack_size = 0x4_0000;
     config.silence_warnings = true;
-    let run = move || shuttle::future::block_on(scenario());
 
     if let Ok(schedule) = env::var("KEYLANE_REPLAY") {
         let scheduler = ReplayScheduler::new_from_encoded(&schedule);
-        Runner::new(scheduler, config).run(run);
+        Runner::new(scheduler, config).run(scenario);
         return;
     }
     let share = schedules() / scenarios;
     let seed = number("KEYLANE_SEED").unwrap_or(0);
     let explored = match env::var("KEYLANE_SCHEDULER").as_deref() {
-        Ok("pct") => Runner::new(PctScheduler::new_from_seed(seed, DEPTH, share), config).run(run),
+        Ok("pct") => {
+            Runner::new(PctScheduler::new_from_seed(seed, DEPTH, share), config).run(scenario)
+        }
         Ok("random") | Err(_) => {
-            Runner::new(RandomScheduler::new_from_seed(seed, share), config).run(run)
+            Runner::new(RandomScheduler::new_from_seed(seed, share), config).run(scenario)
         }
         Ok(other) => panic!("KEYLANE_SCHEDULER is `random` or `pct`, not `{other}`"),
     };

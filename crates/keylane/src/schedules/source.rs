@@ -5,6 +5,8 @@
 //! generation.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ impl Item {
     }
 }
 
+type Attempted = Pin<Box<dyn Future<Output = Result<(), &'static str>> + Send>>;
+type Handler = Box<dyn Fn(Item) -> Attempted + Send + Sync>;
 type Items = Dispatcher<Key, Item, (), &'static str>;
 
 /// What stands for a message that was not handled itself.
@@ -384,23 +388,28 @@ impl Server {
     where
         F: Fn(&Item) -> Option<Key> + Send + Sync + 'static,
     {
-        let server = self.clone();
         builder
             .hasher(Hasher::default())
             .shards(2)
-            .spawn(move |item: Item| {
-                let server = server.clone();
-                async move {
-                    let _running = server.start(&item);
-                    pause().await;
-                    if fails(&item, server.attempts(item.id())) {
-                        return Err("as told");
-                    }
-                    server.log().done.extend(item.ids);
-                    Ok(())
-                }
-            })
+            .spawn(self.handler(fails))
             .expect("the settings are right")
+    }
+
+    /// One type for all scenarios: the engine's runner is compiled once.
+    fn handler(&self, fails: fn(&Item, u32) -> bool) -> Handler {
+        let server = self.clone();
+        Box::new(move |item: Item| {
+            let server = server.clone();
+            Box::pin(async move {
+                let _running = server.start(&item);
+                pause().await;
+                if fails(&item, server.attempts(item.id())) {
+                    return Err("as told");
+                }
+                server.log().done.extend(item.ids);
+                Ok(())
+            })
+        })
     }
 
     fn consume(&self, items: &Items) -> crate::Intake {

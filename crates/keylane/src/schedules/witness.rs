@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use shuttle_tokio::task::JoinHandle;
@@ -13,6 +14,8 @@ use crate::{Builder, Context, DeadLetter, DeadLetterSink, Dispatcher, Receipt, R
 
 pub(super) type Key = u8;
 pub(super) type Orders = Dispatcher<Key, Message, u32, &'static str>;
+type Attempted = Pin<Box<dyn Future<Output = Result<u32, &'static str>> + Send>>;
+type Handler = Box<dyn Fn(Context<Key>, Message) -> Attempted + Send + Sync>;
 pub(super) type Outcome = Result<u32, ReceiptError<Message, &'static str>>;
 
 /// Keys map to the same shards in every execution. Otherwise a schedule could not be replayed.
@@ -113,15 +116,20 @@ impl Witness {
     where
         F: Fn(&Message) -> Option<Key> + Send + Sync + 'static,
     {
-        let witness = self.clone();
         builder
             .hasher(Hasher::default())
             .shards(2)
-            .spawn(move |context: Context<Key>, message: Message| {
-                let witness = witness.clone();
-                async move { witness.attempt(&context, message, act).await }
-            })
+            .spawn(self.handler(act))
             .expect("the settings are right")
+    }
+
+    /// One type for all scenarios: the engine's runner is compiled once.
+    fn handler(&self, act: fn(&Message, u32) -> Act) -> Handler {
+        let witness = self.clone();
+        Box::new(move |context: Context<Key>, message: Message| {
+            let witness = witness.clone();
+            Box::pin(async move { witness.attempt(&context, message, act).await })
+        })
     }
 
     async fn attempt(

@@ -87,7 +87,8 @@ where
         self.start(version, Batches::<_, A>::new(handler))
     }
 
-    /// Makes the engine, starts its tasks, and returns the first handle.
+    /// Starts the dispatcher without the types of its handler, of its key function and of its
+    /// hasher.
     fn start<O>(
         self,
         version: Option<Arc<Version<M>>>,
@@ -102,26 +103,53 @@ where
             mut config,
             ..
         } = self;
-        let share = config.take_share()?;
-        let runtime = rt::runtime().ok_or(BuildError::NoRuntime)?;
-        if !rt::has_timers() {
-            return Err(BuildError::NoTimers);
-        }
-
         let hasher = Arc::new(hasher);
         let places = config.placing.take().map(|placing| {
             let hasher = Arc::clone(&hasher);
             Arc::new(Places::new(placing, move |lane| hasher.hash_one(lane)))
         });
+        let address = config.address(key, hasher, version);
+        config.start(
+            address,
+            places,
+            Box::new(move |runtime| runners(runtime, invoke)),
+        )
+    }
+}
+
+impl<K, M, E> Config<K, M, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    /// Makes the engine, starts its tasks, and returns the first handle.
+    ///
+    /// Compiled once for these types, and not again for each handler.
+    fn start<O>(
+        mut self,
+        address: Address<K, M>,
+        places: Option<Arc<Places<K>>>,
+        runners: Box<dyn FnOnce(Handle) -> Spawn<Of<K, M, O, E>>>,
+    ) -> Result<Dispatcher<K, M, O, E>, BuildError>
+    where
+        O: Send + 'static,
+    {
+        let share = self.take_share()?;
+        let runtime = rt::runtime().ok_or(BuildError::NoRuntime)?;
+        if !rt::has_timers() {
+            return Err(BuildError::NoTimers);
+        }
+
         let resharding = places.clone().map(Resharding::new);
-        let store = config.settings.discipline.store();
+        let store = self.settings.discipline.store();
         let (store_requests, requests) = store
             .map(|store| {
                 let (store_requests, requests) = mpsc::unbounded_channel();
                 (store_requests, (store, requests))
             })
             .unzip();
-        let leases = config.settings.leases.clone();
+        let leases = self.settings.leases.clone();
         let (leases, asked_for) = leases
             .map(|leases| {
                 let (requests, asked_for) = mpsc::unbounded_channel();
@@ -131,14 +159,13 @@ where
                 )
             })
             .unzip();
-        let limits = config.limits(rt::workers(&runtime));
-        let address = config.address(key, hasher, version);
+        let limits = self.limits(rt::workers(&runtime));
         let engine = Arc::new(Engine::new(Parts {
-            settings: config.settings,
-            shards: config.shards,
+            settings: self.settings,
+            shards: self.shards,
             limits,
             runtime: runtime.clone(),
-            spawn: runners(runtime.clone(), invoke),
+            spawn: runners(runtime.clone()),
             share,
             places,
             store_requests,
