@@ -15,56 +15,8 @@ use crate::letters::DeadLetterTopic;
 use crate::metadata::MOST_CHARS;
 use crate::partition::MetadataFull;
 use crate::producer::Producer;
-use crate::record::{Maker, Record};
-use crate::source::KafkaSource;
-
-/// Where a group begins in partitions for which it has no committed offset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StartAt {
-    /// At the first record of the log: no record is left out.
-    #[default]
-    Earliest,
-    /// At the end of the log: only records from now on. The source commits this offset at once, so
-    /// that a restart before the first handled record leaves no record out.
-    ///
-    /// This applies to the first start of a group and to the partitions of that moment: as long as
-    /// the group has no committed offset at all in the topics that it reads (in any topic, if it
-    /// reads a [`pattern`](Builder::pattern)). Partitions and topics that are created later, and
-    /// topics that are added to a group that has begun, begin at their first record.
-    Latest,
-}
-
-/// What happens when retention has overtaken the committed offset of a partition: records were
-/// deleted before they were handled.
-///
-/// A warning in the log and [`PartitionStatus`](crate::PartitionStatus) contain both offsets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnOvertaken {
-    /// The partition continues at the first record that is left: no further record is left out.
-    #[default]
-    Earliest,
-    /// The partition continues at the end of its log: the records that are left are as old as the
-    /// deleted ones.
-    Latest,
-    /// The partition is not read, and has [failed](crate::PartitionStatus), until the offset of the
-    /// group is set to one that the log has. The other partitions go on.
-    Halt,
-}
-
-/// The order in which records without a key are handled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Keyless {
-    /// The records have no key and no order. Build the dispatcher with
-    /// [`key_by_opt`](keylane::Dispatcher::key_by_opt), or take the key from the payload.
-    #[default]
-    Unordered,
-    /// The key of these records is the name of their partition, `topic/number`: they are handled in
-    /// the order of the partition.
-    ByPartition,
-}
+use crate::record::Keyless;
+use crate::start::{OnOvertaken, StartAt};
 
 /// Properties of the client that only the source may set, each with the reason.
 const REFUSED: [(&str, &str); 8] = [
@@ -118,7 +70,8 @@ const DEFAULTS: [(&str, &str); 8] = [
 /// The new protocol refuses this property: the broker decides about the assignor.
 const CLASSIC_ONLY: &str = "partition.assignment.strategy";
 
-/// Builds a [`KafkaSource`]. See [`KafkaSource::builder`].
+/// Builds a [`KafkaSource`](crate::KafkaSource). See
+/// [`KafkaSource::builder`](crate::KafkaSource::builder).
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
@@ -275,87 +228,6 @@ impl Builder {
     pub fn dead_letters(mut self, topic: impl Into<String>) -> Self {
         self.letters = Some(topic.into());
         self
-    }
-
-    /// Checks the settings. The source connects when it is consumed, not before.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ConfigError`] if a setting is missing or refused, or if the client does not know
-    /// it.
-    pub fn build(self) -> Result<KafkaSource, ConfigError> {
-        let maker = Maker::raw(self.keyless);
-        Ok(KafkaSource::new(self.check()?, maker))
-    }
-
-    /// Checks the settings, as [`build`](Self::build) does, and makes each message with this
-    /// function. The function sees the record in the memory of the client, so parts that it does
-    /// not need are not copied.
-    ///
-    /// The function cannot return an error. Let the message say that it cannot be decoded, and let
-    /// its handler fail. Then its key waits for it as for any other message, and its dead letter is
-    /// the record as it is in the log. [`decode`](keylane::source::Source::decode) does that by
-    /// itself, with copies.
-    ///
-    /// # Panics
-    ///
-    /// The function must not panic. If it does, the source is opened again, and comes to the same
-    /// record again.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ConfigError`] as `build` does.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use keylane::error::BoxError;
-    /// use keylane::{Dispatcher, OnExhausted};
-    /// use keylane_kafka::{KafkaSource, Record};
-    ///
-    /// #[derive(Clone)]
-    /// struct Booking {
-    ///     account: u64,
-    ///     /// `None`: the payload is no amount.
-    ///     cents: Option<u64>,
-    /// }
-    ///
-    /// impl Booking {
-    ///     fn of(record: &Record<'_>) -> Self {
-    ///         let number = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
-    ///         Self {
-    ///             account: record.key().and_then(number).unwrap_or_default(),
-    ///             cents: record.payload().and_then(number),
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// async fn book(booking: Booking) -> Result<(), &'static str> {
-    ///     let cents = booking.cents.ok_or("no amount")?;
-    ///     println!("{}: {cents}", booking.account);
-    ///     Ok(())
-    /// }
-    ///
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), BoxError> {
-    /// let source = KafkaSource::builder("localhost:9092", "ledger")
-    ///     .topic("bookings")
-    ///     .dead_letters("bookings.dead")
-    ///     .build_with(Booking::of)?;
-    /// let accounts = Dispatcher::builder(|booking: &Booking| booking.account)
-    ///     .on_exhausted(OnExhausted::AtSource)
-    ///     .spawn(book)?;
-    /// let intake = accounts.consume(source)?;
-    /// # drop(intake);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn build_with<M>(
-        self,
-        make: impl Fn(&Record<'_>) -> M + Send + Sync + 'static,
-    ) -> Result<KafkaSource<M>, ConfigError> {
-        let maker = Maker::by(make, self.keyless);
-        Ok(KafkaSource::new(self.check()?, maker))
     }
 
     pub(crate) fn check(mut self) -> Result<Arc<Config>, ConfigError> {

@@ -56,7 +56,7 @@ mod source;
 pub use source::KafkaSource;
 
 mod config;
-pub use config::{Builder, Keyless, OnOvertaken, StartAt};
+pub use config::Builder;
 
 mod producer;
 #[cfg(feature = "spool")]
@@ -70,7 +70,7 @@ mod control;
 pub use control::{Control, Overtaken, PartitionFailure, PartitionStatus};
 
 mod record;
-pub use record::{Place, Record};
+pub use record::{Keyless, Place, Record};
 
 // Pure decisions, without a client.
 mod assignment;
@@ -78,6 +78,7 @@ pub use assignment::Position;
 mod partition;
 pub use partition::MetadataFull;
 mod start;
+pub use start::{OnOvertaken, StartAt};
 
 pub mod metadata;
 
@@ -85,6 +86,8 @@ pub mod metadata;
 mod client;
 
 mod lock;
+
+mod log;
 
 mod error;
 pub use error::ConfigError;

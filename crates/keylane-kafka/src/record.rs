@@ -10,8 +10,6 @@ use bytes::{Bytes, BytesMut};
 use keylane_source::RawMessage;
 use rdkafka::message::{BorrowedMessage, Headers as _, Message as _, Timestamp};
 
-use crate::config::Keyless;
-
 /// The size of the blocks that keys and payloads share. A block lives as long as one of them, so it
 /// is not much larger than the own memory of a parked message.
 const BLOCK: usize = 4_096;
@@ -69,6 +67,19 @@ impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}@{}", self.topic, self.partition, self.offset)
     }
+}
+
+/// The order in which records without a key are handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keyless {
+    /// The records have no key and no order. Build the dispatcher with
+    /// [`key_by_opt`](keylane::Dispatcher::key_by_opt), or take the key from the payload.
+    #[default]
+    Unordered,
+    /// The key of these records is the name of their partition, `topic/number`: they are handled in
+    /// the order of the partition.
+    ByPartition,
 }
 
 /// A record in the memory of the client: the argument of the function of

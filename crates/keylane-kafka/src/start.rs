@@ -2,9 +2,43 @@
 
 use keylane_source::frontier::Beyond;
 
-use crate::config::OnOvertaken;
 use crate::control::Overtaken;
 use crate::partition::Start;
+
+/// Where a group begins in partitions for which it has no committed offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartAt {
+    /// At the first record of the log: no record is left out.
+    #[default]
+    Earliest,
+    /// At the end of the log: only records from now on. The source commits this offset at once, so
+    /// that a restart before the first handled record leaves no record out.
+    ///
+    /// This applies to the first start of a group and to the partitions of that moment: as long as
+    /// the group has no committed offset at all in the topics that it reads (in any topic, if it
+    /// reads a [`pattern`](crate::Builder::pattern)). Partitions and topics that are created later, and
+    /// topics that are added to a group that has begun, begin at their first record.
+    Latest,
+}
+
+/// What happens when retention has overtaken the committed offset of a partition: records were
+/// deleted before they were handled.
+///
+/// A warning in the log and [`PartitionStatus`](crate::PartitionStatus) contain both offsets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnOvertaken {
+    /// The partition continues at the first record that is left: no further record is left out.
+    #[default]
+    Earliest,
+    /// The partition continues at the end of its log: the records that are left are as old as the
+    /// deleted ones.
+    Latest,
+    /// The partition is not read, and has [failed](crate::PartitionStatus), until the offset of the
+    /// group is set to one that the log has. The other partitions go on.
+    Halt,
+}
 
 /// The committed offset of a partition.
 #[derive(Debug)]

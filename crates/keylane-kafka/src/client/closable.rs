@@ -8,25 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use rdkafka::consumer::Consumer as _;
+use rdkafka::consumer::base_consumer::PartitionQueue;
+use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::KafkaResult;
 
-use super::context::offset;
-use super::session::{Consumer, Queue};
+use super::offset::offset;
 use crate::lock::lock;
 
 /// How long a seek in the log may take.
 pub(super) const SEEK_WITHIN: Duration = Duration::from_secs(10);
 
-pub(crate) struct ClosableQueue {
+pub(crate) struct ClosableQueue<C: ConsumerContext> {
     /// Locked while it is read and while it seeks. `None`: it is shut.
-    queue: Mutex<Option<Queue>>,
+    queue: Mutex<Option<PartitionQueue<C>>>,
     /// The queue must be shut.
     shuts: AtomicBool,
 }
 
-impl ClosableQueue {
-    pub(super) fn new(queue: Queue) -> Self {
+impl<C: ConsumerContext> ClosableQueue<C> {
+    pub(super) fn new(queue: PartitionQueue<C>) -> Self {
         Self {
             queue: Mutex::new(Some(queue)),
             shuts: AtomicBool::new(false),
@@ -34,7 +34,7 @@ impl ClosableQueue {
     }
 
     /// Locks the queue, so that it stays open or shut.
-    pub(super) fn hold(&self) -> MutexGuard<'_, Option<Queue>> {
+    pub(super) fn hold(&self) -> MutexGuard<'_, Option<PartitionQueue<C>>> {
         lock(&self.queue)
     }
 
@@ -46,7 +46,7 @@ impl ClosableQueue {
     /// Moves the queue to the record at this offset, unless it is shut. Blocks the thread.
     pub(super) fn seek(
         &self,
-        consumer: &Consumer,
+        consumer: &BaseConsumer<C>,
         topic: &str,
         number: i32,
         at: u64,

@@ -7,8 +7,8 @@ use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use super::context::{Ownership, offset};
-use super::session::Consumer;
+use super::context::{Consumer, Ownership};
+use super::offset::offset;
 use crate::metadata::{self, Encoded};
 use crate::partition::Commit;
 

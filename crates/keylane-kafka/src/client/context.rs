@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use keylane_source::frontier::Beyond;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::statistics::{Partition, Statistics, Topic};
@@ -24,12 +25,16 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::closable::ClosableQueue;
-use super::session::Consumer;
+use super::offset::offset;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::lock::lock;
+use crate::log::log;
 use crate::metadata;
 use crate::start::Committed;
+
+pub(crate) type Consumer = BaseConsumer<Context>;
+pub(super) type Queue = PartitionQueue<Context>;
 
 /// The timeout of the request for the committed offsets. The group waits meanwhile.
 const ASKED_FOR: Duration = Duration::from_secs(5);
@@ -70,7 +75,7 @@ pub(crate) struct Found {
     pub(crate) committed: Committed,
     /// The offset from which the client reads it. `None`: from the first record of its log.
     pub(crate) read_from: Option<u64>,
-    pub(crate) queue: Arc<ClosableQueue>,
+    pub(crate) queue: Arc<ClosableQueue<Context>>,
     pub(crate) ownership: Ownership,
 }
 
@@ -125,6 +130,9 @@ const JOINING: [&str; 3] = ["wait-join", "wait-metadata", "wait-sync"];
 /// The partitions that are ours, by topic and number.
 type Owned = HashMap<(String, i32), Ownership>;
 
+/// The queues of partitions, by topic and number.
+type Taps = HashMap<(String, i32), Weak<ClosableQueue<Context>>>;
+
 /// Gives partitions back to the group when it is dropped.
 pub(crate) struct Release {
     _held: mpsc::Sender<()>,
@@ -152,7 +160,7 @@ pub(crate) struct Context {
     has_joined: AtomicBool,
     joining: Mutex<Joining>,
     /// The queues of the assigned partitions.
-    taps: Mutex<HashMap<(String, i32), Weak<ClosableQueue>>>,
+    taps: Mutex<Taps>,
     topics: Arc<Mutex<TopicIds>>,
 }
 
@@ -265,7 +273,7 @@ impl Context {
         Ok(())
     }
 
-    fn queue(&self, topic: &str, number: i32) -> Option<Arc<ClosableQueue>> {
+    fn queue(&self, topic: &str, number: i32) -> Option<Arc<ClosableQueue<Context>>> {
         // The queue of an assignment that has ended without notice.
         self.shut([(topic.to_owned(), number)]);
         let consumer = self.consumer.get()?.upgrade()?;
@@ -405,10 +413,6 @@ fn beyond(topic: &str, number: i32, committed: u64, text: &str) -> Beyond {
     })
 }
 
-pub(super) fn offset(at: u64) -> Offset {
-    Offset::Offset(i64::try_from(at).unwrap_or(i64::MAX))
-}
-
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         if let Some(MadeAnew { topic, goes_on }) = lock(&self.topics).hear(message) {
@@ -450,21 +454,6 @@ impl ClientContext for Context {
         *lock(&self.known) = topics
             .map(|(name, topic)| (name.clone(), of_topic(topic)))
             .collect();
-    }
-}
-
-/// Logs a line of the client.
-pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
-    match level {
-        RDKafkaLogLevel::Emerg
-        | RDKafkaLogLevel::Alert
-        | RDKafkaLogLevel::Critical
-        | RDKafkaLogLevel::Error => tracing::error!(target: "keylane", facility, "{message}"),
-        RDKafkaLogLevel::Warning => tracing::warn!(target: "keylane", facility, "{message}"),
-        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
-            tracing::info!(target: "keylane", facility, "{message}");
-        }
-        RDKafkaLogLevel::Debug => tracing::debug!(target: "keylane", facility, "{message}"),
     }
 }
 

@@ -1,10 +1,12 @@
 //! All communication with the brokers.
 
+mod offset;
+
 mod context;
-pub(crate) use context::{Found, Known, News, Ownership, Release, log};
+pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 
 mod session;
-pub(crate) use session::{Consumer, Session};
+pub(crate) use session::Session;
 
 mod closable;
 

@@ -24,8 +24,8 @@ use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
 use tokio::sync::Notify;
 
 use super::closable::{ClosableQueue, SEEK_WITHIN};
-use super::context::offset;
-use super::session::{Consumer, Queue};
+use super::context::{Consumer, Context, Queue};
+use super::offset::offset;
 use crate::lock::lock;
 use crate::record::Maker;
 
@@ -79,7 +79,7 @@ pub(crate) struct Prefetched<M> {
 struct Buffer<M> {
     /// `topic/number`, as in the ids of records.
     name: Box<str>,
-    tap: Arc<ClosableQueue>,
+    tap: Arc<ClosableQueue<Context>>,
     ready: Mutex<Ready<M>>,
 }
 
@@ -131,7 +131,12 @@ impl<M> Prefetcher<M> {
     }
 
     /// Begins to read a partition.
-    pub(crate) fn read(&self, tap: Arc<ClosableQueue>, topic: &str, number: i32) -> Prefetched<M> {
+    pub(crate) fn read(
+        &self,
+        tap: Arc<ClosableQueue<Context>>,
+        topic: &str,
+        number: i32,
+    ) -> Prefetched<M> {
         let buffer = Arc::new(Buffer {
             name: format!("{topic}/{number}").into(),
             tap,

@@ -11,8 +11,9 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
-use super::context::{log, offset};
+use super::offset::offset;
 use crate::config::Config;
+use crate::log::log;
 
 /// A gap of at most this many offsets is read and dropped instead of skipped: a seek costs a
 /// request.

@@ -5,18 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::base_consumer::PartitionQueue;
-use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 
-use super::context::{Context, News};
+use super::context::{Consumer, Context, News};
 use super::topics::{TopicIds, log_ids};
 use crate::config::Config;
-
-pub(crate) type Consumer = BaseConsumer<Context>;
-pub(crate) type Queue = PartitionQueue<Context>;
 
 /// How long the thread waits for the group before it checks whether to end.
 const POLL: Duration = Duration::from_millis(50);

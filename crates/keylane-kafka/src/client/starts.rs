@@ -13,10 +13,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::context::{Found, committed};
-use super::session::Consumer;
-use crate::config::OnOvertaken;
-use crate::start::{Begin, Committed, Log, begin};
+use super::context::{Consumer, Found, committed};
+use crate::start::{Begin, Committed, Log, OnOvertaken, begin};
 
 /// The timeout of one request.
 const ASKED_FOR: Duration = Duration::from_secs(3);

@@ -13,10 +13,9 @@ use thiserror::Error;
 use super::headers::{TOPIC, original};
 use crate::client;
 use crate::config::Builder;
-use crate::config::Keyless;
 use crate::error::ConfigError;
 use crate::producer::{Producer, SendError};
-use crate::record::Maker;
+use crate::record::{Keyless, Maker};
 use crate::source::KafkaSource;
 
 /// The pause between two checks whether the redrive is over.

@@ -48,8 +48,16 @@ pub struct ProducerBuilder {
     properties: BTreeMap<String, String>,
 }
 
+impl Producer {
+    /// Begins to build a producer for these brokers: each as `host:port`, several with commas
+    /// between them.
+    pub fn builder(brokers: impl Into<String>) -> ProducerBuilder {
+        ProducerBuilder::new(brokers)
+    }
+}
+
 impl ProducerBuilder {
-    pub(super) fn new(brokers: impl Into<String>) -> Self {
+    fn new(brokers: impl Into<String>) -> Self {
         Self {
             brokers: brokers.into(),
             properties: BTreeMap::new(),

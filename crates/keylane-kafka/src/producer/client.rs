@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::error::SendError;
-use crate::client::log;
+use crate::log::log;
 
 /// How long the thread waits before it checks whether to end.
 const POLL: Duration = Duration::from_millis(100);

@@ -73,12 +73,6 @@ struct Shared {
 }
 
 impl Producer {
-    /// Begins to build a producer for these brokers: each as `host:port`, several with commas
-    /// between them.
-    pub fn builder(brokers: impl Into<String>) -> ProducerBuilder {
-        ProducerBuilder::new(brokers)
-    }
-
     fn new(config: ClientConfig) -> Self {
         let client = Mutex::new(None);
         Self {

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use keylane_source::{Generation, SourceError};
+use keylane_source::Generation;
 
-use super::{KafkaSource, job};
+use crate::assignment::Assignment;
 
 /// By topic and number of the partition.
 type Offsets = HashMap<(Arc<str>, i32), u64>;
@@ -28,9 +28,20 @@ impl Commits {
     }
 
     /// Forgets a topic: another one has its name.
-    fn forget(&mut self, topic: &str) {
+    pub(super) fn forget(&mut self, topic: &str) {
         let gone = self.last.extract_if(|(one, _), _| **one == *topic);
         Arc::make_mut(&mut self.outdated).extend(gone);
+    }
+
+    /// Records that a commit of this generation was taken.
+    pub(super) fn commit_taken<Q>(&mut self, generation: Generation, assignment: &Assignment<Q>) {
+        if self.outdated.is_empty() {
+            return;
+        }
+        let mut all = assignment.iter();
+        if let Some(one) = all.find(|one| one.partition.generation == generation) {
+            self.taken(&one.topic, one.number);
+        }
     }
 
     /// Records that the commit of this partition belongs to the current topic.
@@ -43,39 +54,6 @@ impl Commits {
 
     pub(super) fn outdated(&self) -> Arc<Offsets> {
         Arc::clone(&self.outdated)
-    }
-}
-
-impl<M> KafkaSource<M> {
-    /// Begins again in a topic that was created again. If the client goes on there at its position
-    /// in the old one, another client has to begin.
-    pub(super) fn begin_anew_in(&mut self, topic: &str, goes_on: bool) -> Result<(), SourceError> {
-        self.commits.forget(topic);
-        // None of its partitions existed when the group began.
-        if let Some(at_end) = &mut self.at_end {
-            Arc::make_mut(at_end).retain(|(one, _)| one != topic);
-        }
-        // The reader may have records of the old log. Ending it waits for brokers.
-        if let Some(reader) = self.reader.take() {
-            job(move || drop(reader))?;
-        }
-        match goes_on {
-            true => Err(SourceError::failed(format!(
-                "the topic {topic} was deleted and made anew under its name: it is read from its start"
-            ))),
-            false => Ok(()),
-        }
-    }
-
-    /// Records that a commit of this generation was taken.
-    pub(super) fn commit_taken(&mut self, generation: Generation) {
-        if self.commits.outdated.is_empty() {
-            return;
-        }
-        let mut all = self.assignment.iter();
-        if let Some(one) = all.find(|one| one.partition.generation == generation) {
-            self.commits.taken(&one.topic, one.number);
-        }
     }
 }
 

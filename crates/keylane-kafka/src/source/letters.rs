@@ -6,12 +6,12 @@ use std::time::Duration;
 use keylane_source::{RawMessage, SourceError, SourceLetter};
 use tokio::time::timeout;
 
-use super::{KafkaSource, blocking};
+use super::core::KafkaSource;
+use super::job::blocking;
 use crate::assignment::Position;
-use crate::config::Keyless;
 use crate::letters::Why;
 use crate::producer::Delivery;
-use crate::record::{Maker, Place};
+use crate::record::{Keyless, Maker, Place};
 
 /// The end of the error of a letter whose record was compacted, or cut off, after it was handed
 /// over.

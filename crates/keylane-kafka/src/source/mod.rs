@@ -14,240 +14,42 @@
 //! threads, and its next call looks at it.
 
 mod anew;
+mod builder;
+mod core;
 mod failures;
+mod group;
 mod intake;
+mod job;
 mod letters;
 mod offsets;
+mod probe;
 mod receiving;
 mod refused;
 mod rereading;
 mod starting;
+mod status;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+pub use core::KafkaSource;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use anew::Commits;
-use failures::Failures;
-use intake::PartitionIntake;
+use job::blocking;
 use keylane_source::{
-    Deliveries, Features, Generation, RawMessage, Received, Settlement, Source, SourceError,
-    SourceLetter,
+    Deliveries, Features, Generation, Received, Settlement, Source, SourceError, SourceLetter,
 };
 use rdkafka::consumer::Consumer as _;
-use rdkafka::error::KafkaResult;
-use receiving::Probed;
-use refused::Refused;
-use starting::Starting;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use crate::assignment::{Assignment, Position};
-use crate::client::{self, Answer, Consumer, Job, Prefetcher, Reader, Release, Session, TopicIds};
-use crate::config::{Builder, Config, StartAt};
-use crate::control::Control;
-use crate::producer::Delivery;
-use crate::record::Maker;
+use crate::assignment::Position;
+use crate::client::{Prefetcher, Session, at_first_start};
+use crate::start::StartAt;
 
 /// How long the brokers have to answer when the source is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long the source waits for an earlier session to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
-
-/// Kafka topics as a source: one member of a group.
-///
-/// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them. A raw
-/// message contains the key, the payload, the headers and the time of a record, and its
-/// [`Place`](crate::Place). (A header whose name is not UTF-8 has the name `\u{fffd}` and no
-/// value.) A source that is built with [`build_with`](Builder::build_with) makes your messages of
-/// the records themselves, without a copy.
-///
-/// # What it does
-///
-/// - A record is committed when all records before it in its partition are settled. Records that
-///   are settled beyond that are in the [metadata](crate::metadata) of the commit, and the next
-///   owner of the partition does not handle them again.
-/// - At a rebalance the source starts no more records of a revoked partition. Running ones may
-///   finish for [`revoke_within`](keylane::IntakeSettings::revoke_within). Then the source commits
-///   the offset and releases the partition. Other partitions go on meanwhile.
-/// - If the lane of a key is full, only the offsets of its further records are kept. They are read
-///   again from the log when the lane has room: see
-///   [`deferred`](keylane::IntakeSettings::deferred). So a slow key does not stop the others.
-/// - Offsets without a record hold up nothing: compacted records, markers of transactions and
-///   aborted records.
-/// - A topic that is deleted and created again under its name begins at its first record, and the
-///   source is opened again for that. Brokers tell the two topics apart from Kafka 3.1 on.
-/// - If a record is returned while the source continues, its partition is read again from its
-///   frontier.
-///
-/// # Examples
-///
-/// ```no_run
-/// use std::time::Duration;
-/// use keylane::error::BoxError;
-/// use keylane::source::{RawMessage, Source};
-/// use keylane::{Dispatcher, OnExhausted, Retry};
-/// use keylane_kafka::KafkaSource;
-///
-/// # async fn bill(raw: RawMessage) -> Result<(), std::io::Error> { Ok(()) }
-/// # #[tokio::main]
-/// # async fn main() -> Result<(), BoxError> {
-/// let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
-///     .retry(Retry::exponential(Duration::from_millis(50)).max_attempts(5))
-///     .on_exhausted(OnExhausted::Halt)
-///     .spawn(bill)?;
-/// let source = KafkaSource::builder("localhost:9092", "billing").topic("orders").build()?;
-/// let intake = orders.consume(source)?;
-/// tokio::signal::ctrl_c().await?;
-/// println!("{}", intake.stop().await);
-/// # Ok(())
-/// # }
-/// ```
-pub struct KafkaSource<M = RawMessage> {
-    config: Arc<Config>,
-    assignment: Assignment<PartitionIntake<M>>,
-    /// Partitions that are ours and not read yet.
-    starting: Starting,
-    failures: Failures,
-    refused: Refused,
-    /// The partitions that begin at the end of their log: those that existed when the group began.
-    /// Determined once in the life of the source; later partitions begin at their first record.
-    at_end: Option<Arc<HashSet<(String, i32)>>>,
-    /// The first partition of the next call.
-    first: usize,
-    maker: Maker<M>,
-    /// Notified when there is something new.
-    wake: Arc<Notify>,
-    /// Reads the partitions while the source is open.
-    prefetcher: Option<Prefetcher<M>>,
-    /// The rounds of the prefetcher when the source was last well.
-    rounds_seen: Option<u64>,
-    /// The partitions that the group wants back and waits for.
-    revoked: Vec<(Vec<Generation>, Release)>,
-    /// The lost generations that are not reported yet.
-    lost: Vec<Generation>,
-    /// When to read partitions again from their frontiers, if there are any.
-    rewind_at: Option<Instant>,
-    /// The commit in progress. There is one at a time.
-    committing: Option<Job<Answer>>,
-    /// The earliest time of the next commit.
-    commit_at: Instant,
-    commits: Commits,
-    /// The ids of the topics. They outlive a session: a topic may be created again between two of
-    /// them.
-    topics: Arc<Mutex<TopicIds>>,
-    /// The limit of the metadata of a commit. It is less than the setting if the broker accepts
-    /// less.
-    metadata_chars: usize,
-    probing: Option<Job<KafkaResult<Probed>>>,
-    /// The next partition whose leader is asked for an answer.
-    probed: usize,
-    reader: Option<Reader>,
-    /// Letters on their way, which are offered again.
-    letters: HashMap<Position, Delivery>,
-    control: Control,
-    published_at: Instant,
-    /// The count of changes at the last look at the paused partitions.
-    pauses_seen: u64,
-    /// Dropped after the fields that use it: the member leaves the group when the last handle of
-    /// its consumer is dropped.
-    session: Option<Session>,
-}
-
-impl KafkaSource {
-    /// Begins to build a source with these brokers (each as `host:port`, several with commas
-    /// between them) and this group, whose members share the partitions.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use keylane_kafka::{KafkaSource, StartAt};
-    ///
-    /// # fn main() -> Result<(), keylane_kafka::ConfigError> {
-    /// let source = KafkaSource::builder("localhost:9092", "billing")
-    ///     .topic("orders")
-    ///     .pattern("refunds-.*")
-    ///     .start_at(StartAt::Latest)
-    ///     .property("fetch.wait.max.ms", "100")
-    ///     .build()?;
-    /// # let _ = source;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder(brokers: impl Into<String>, group: impl Into<String>) -> Builder {
-        Builder::new(brokers, group)
-    }
-}
-
-impl<M> KafkaSource<M> {
-    pub(crate) fn new(config: Arc<Config>, maker: Maker<M>) -> Self {
-        let (now, wake) = (Instant::now(), Arc::new(Notify::new()));
-        Self {
-            starting: Starting::new(&wake),
-            failures: Failures::default(),
-            refused: Refused::default(),
-            at_end: None,
-            assignment: Assignment::new(config.settings.limits),
-            metadata_chars: config.settings.metadata_chars,
-            config,
-            first: 0,
-            maker,
-            wake,
-            prefetcher: None,
-            rounds_seen: None,
-            revoked: Vec::new(),
-            lost: Vec::new(),
-            rewind_at: None,
-            committing: None,
-            commit_at: now,
-            commits: Commits::default(),
-            topics: Arc::default(),
-            probing: None,
-            probed: 0,
-            reader: None,
-            letters: HashMap::new(),
-            control: Control::default(),
-            published_at: now,
-            pauses_seen: 0,
-            session: None,
-        }
-    }
-
-    /// Returns a handle to watch and pause the source. Get it before the source is consumed.
-    pub fn control(&self) -> Control {
-        self.control.clone()
-    }
-
-    fn session(&mut self) -> Result<&mut Session, SourceError> {
-        self.session.as_mut().ok_or_else(not_open)
-    }
-
-    fn consumer(&self) -> Result<Arc<Consumer>, SourceError> {
-        let session = self.session.as_ref().ok_or_else(not_open)?;
-        Ok(Arc::clone(&session.consumer))
-    }
-
-    /// Releases everything. The records that were handed over are not ours any more.
-    fn abandon(&mut self) -> Option<Session> {
-        self.assignment.clear();
-        // Answers about the earlier session arrive nowhere.
-        self.starting = Starting::new(&self.wake);
-        // They are detected again.
-        self.failures = Failures::default();
-        self.refused = Refused::default();
-        self.revoked.clear();
-        self.lost.clear();
-        self.rewind_at = None;
-        self.letters.clear();
-        // They end by themselves, and their answers are about partitions that are gone.
-        self.committing = None;
-        self.probing = None;
-        self.prefetcher = None;
-        self.rounds_seen = None;
-        self.session.take()
-    }
-}
 
 impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
     type Message = M;
@@ -287,7 +89,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         if self.config.settings.start_at == StartAt::Latest && self.at_end.is_none() {
             // Before it joins: a member that joins at the same time has committed nothing by then.
             let (consumer, config) = (self.consumer()?, Arc::clone(&self.config));
-            let asked = blocking(move || client::at_first_start(&consumer, config.names()));
+            let asked = blocking(move || at_first_start(&consumer, config.names()));
             let at_end = asked.await?.map_err(SourceError::failed)?;
             self.at_end = Some(Arc::new(at_end));
         }
@@ -352,26 +154,4 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         self.control.publish(Vec::new());
         Ok(())
     }
-}
-
-impl<M> std::fmt::Debug for KafkaSource<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KafkaSource")
-            .field("settings", &self.config.settings)
-            .finish_non_exhaustive()
-    }
-}
-
-fn not_open() -> SourceError {
-    SourceError::failed("the source is not open")
-}
-
-fn job<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<Job<T>, SourceError> {
-    client::job(run).map_err(SourceError::failed)
-}
-
-async fn blocking<T: Send + 'static>(
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, SourceError> {
-    client::blocking(run).await.map_err(SourceError::failed)
 }

@@ -8,8 +8,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, sleep};
 
-use super::receiving::finished;
-use super::{KafkaSource, blocking, job};
+use super::core::KafkaSource;
+use super::job::{blocking, finished, job};
 use crate::client::{self, Answer, ToCommit};
 use crate::partition::{Phase, Start};
 
@@ -102,7 +102,8 @@ impl<M> KafkaSource<M> {
             let encoded = taken.is_ok().then_some(encoded);
             self.assignment.answered(commit, encoded, full_from);
             if taken.is_ok() {
-                self.commit_taken(commit.generation);
+                self.commits
+                    .commit_taken(commit.generation, &self.assignment);
             }
         }
         let mut pause = encoding * ENCODING_SHARE;

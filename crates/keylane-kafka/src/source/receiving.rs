@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_source::{Deliveries, Received, SourceError};
-use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
-use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::{Instant, sleep_until};
 
+use super::core::KafkaSource;
 use super::failures::Trouble;
 use super::intake::Taken;
+use super::job::{finished, job};
+use super::probe::{Probed, probe};
 use super::refused::Refusal;
-use super::{Job, KafkaSource, job};
+use super::status::PUBLISH_EVERY;
 use crate::assignment::Position;
-use crate::client::{Answer, Consumer, Known, NO_LEADER, News, Prefetcher};
-use crate::control::PartitionStatus;
+use crate::client::{Answer, Job, Prefetcher};
 use crate::partition::Start;
 
 /// Most records that one call hands over, so that news of the group is heard in between.
@@ -24,17 +24,8 @@ const AT_ONCE: usize = 2_048;
 /// Fewest records that one partition is asked for, with any number of partitions.
 const FEWEST_OF_ONE: usize = 64;
 
-/// How long the brokers have until one of them answers.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-
-/// How long the leader of a partition has to answer.
-const LEADER_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
-
 /// The pause before a silent leader is asked again.
 const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(500);
-
-/// The interval at which the status of the partitions is published.
-const PUBLISH_EVERY: Duration = Duration::from_millis(500);
 
 /// The end of a wait.
 enum Waited {
@@ -46,14 +37,6 @@ enum Waited {
     /// The brokers have answered, or have not.
     Probed(KafkaResult<Probed>),
     Time,
-}
-
-/// The result of asking the brokers for an answer.
-pub(super) enum Probed {
-    /// They answer, and so does the leader of this partition.
-    Well(Option<String>),
-    /// A broker answers, but not the leader of this partition. The second text is the reason.
-    Silent(String, String),
 }
 
 impl<M> KafkaSource<M> {
@@ -71,7 +54,8 @@ impl<M> KafkaSource<M> {
             }
             self.follow_pauses();
             self.follow_starts()?;
-            self.ask_for_refused()?;
+            let consumer = self.consumer()?;
+            self.refused.ask_if_due(consumer, &self.config)?;
             if self.failures.tell(into) {
                 self.publish();
                 return Ok(Received::Messages);
@@ -95,7 +79,10 @@ impl<M> KafkaSource<M> {
             match self.wait(probe_at).await? {
                 Waited::Woken | Waited::Time => {}
                 Waited::Committed(answer) => drop(self.follow_answer(answer)),
-                Waited::Refused(found) => self.follow_refused(found)?,
+                Waited::Refused(found) => {
+                    let failures = &mut self.failures;
+                    self.refused.follow(found, &self.config, failures)?;
+                }
                 Waited::Probed(Ok(_)) if !self.is_read() => {
                     // As if no broker had answered.
                     tracing::warn!(
@@ -127,55 +114,6 @@ impl<M> KafkaSource<M> {
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
             }
-        }
-    }
-
-    /// Processes the news of the session.
-    async fn follow_news(&mut self) -> Result<Option<Received<Position>>, SourceError> {
-        loop {
-            if !self.lost.is_empty() {
-                let lost = std::mem::take(&mut self.lost);
-                return Ok(Some(Received::Lost(lost)));
-            }
-            let news = match self.session()?.news.try_recv() {
-                Ok(news) => news,
-                Err(TryRecvError::Empty) => return Ok(None),
-                Err(TryRecvError::Disconnected) => {
-                    return Err(SourceError::failed("the thread of the group has ended"));
-                }
-            };
-            match news {
-                News::Assigned(found) => {
-                    self.begin(found)?;
-                    self.publish();
-                }
-                News::Revoked(places, release) => {
-                    self.leave(&places);
-                    let generations = self.assignment.revoke(&places);
-                    // The release is dropped if none of them is here.
-                    if !generations.is_empty() {
-                        self.revoked.push((generations.clone(), release));
-                        return Ok(Some(Received::Revoked(generations)));
-                    }
-                }
-                News::Lost(places) => {
-                    self.leave(&places);
-                    self.lost = self.assignment.lose(&places);
-                    self.publish();
-                }
-                News::MadeAnew { topic, goes_on } => self.begin_anew_in(&topic, goes_on)?,
-                News::Refused => self.refused.look_now(),
-                News::Failed(what) => return Err(SourceError::failed(what)),
-            }
-        }
-    }
-
-    /// Forgets the failures of these partitions, which leave or are gone.
-    fn leave(&mut self, places: &[(String, i32)]) {
-        self.starting.forget(places);
-        for (topic, number) in places {
-            let name = format!("{topic}/{number}");
-            self.failures.recover(&name, Trouble::Unread);
         }
     }
 
@@ -311,98 +249,4 @@ impl<M> KafkaSource<M> {
         let rounds = self.prefetcher.as_ref().map(Prefetcher::rounds);
         std::mem::replace(&mut self.rounds_seen, rounds) != rounds
     }
-
-    fn publish_if_due(&mut self, now: Instant) {
-        if now.saturating_duration_since(self.published_at) >= PUBLISH_EVERY {
-            self.publish();
-        }
-    }
-
-    pub(super) fn publish(&mut self) {
-        self.published_at = Instant::now();
-        let context = self.session.as_ref().map(|one| one.consumer.context());
-        let known = |topic: &str, number| match context {
-            Some(context) => context.known(topic, number),
-            None => Known::default(),
-        };
-        for one in self.assignment.iter() {
-            let name = one.queue.records.name();
-            match known(&one.topic, one.number).has_leader {
-                true => self.failures.recover(name, Trouble::NoLeader),
-                false => {
-                    let why = NO_LEADER.to_owned();
-                    self.failures.fail(name, Trouble::NoLeader, why);
-                }
-            }
-        }
-        let failure = |name: &str| self.failures.of(name).cloned();
-        let read = self.assignment.iter().map(|one| {
-            let frontier = one.partition.frontier();
-            PartitionStatus {
-                topic: one.topic.to_string(),
-                partition: one.number,
-                position: one.partition.position(),
-                committed: one.partition.committed_offset(),
-                end: one.partition.end(),
-                log_end: known(&one.topic, one.number).log_end,
-                open: frontier.open_len(),
-                beyond: frontier.beyond_len(),
-                is_paused: one.queue.is_paused,
-                is_full: one.partition.is_full(),
-                overtaken: one.queue.overtaken,
-                failure: failure(one.queue.records.name()),
-            }
-        });
-        let starting = self.starting.seen().filter_map(|one| {
-            let failure = failure(&format!("{}/{}", one.topic, one.number))?;
-            let committed = one.overtaken.map(|overtaken| overtaken.committed);
-            let at = committed.unwrap_or_default();
-            Some(PartitionStatus {
-                topic: one.topic.to_owned(),
-                partition: one.number,
-                position: at,
-                committed,
-                end: at,
-                log_end: known(one.topic, one.number).log_end,
-                open: 0,
-                beyond: 0,
-                is_paused: false,
-                is_full: false,
-                overtaken: one.overtaken,
-                failure: Some(failure),
-            })
-        });
-        self.control.publish(read.chain(starting).collect());
-    }
-}
-
-fn probe(consumer: &Consumer, place: Option<(Arc<str>, i32)>) -> KafkaResult<Probed> {
-    let topic = place.as_ref().map(|(topic, _)| &**topic);
-    let metadata = consumer.fetch_metadata(topic, ANSWER_WITHIN)?;
-    let Some((topic, number)) = place else {
-        return Ok(Probed::Well(None));
-    };
-    let name = format!("{topic}/{number}");
-    let partitions = metadata.topics().iter().flat_map(|one| one.partitions());
-    let mut leaderless = partitions.filter(|one| one.leader() < 0);
-    if leaderless.any(|one| one.id() == number) {
-        return Ok(Probed::Silent(name, NO_LEADER.to_owned()));
-    }
-    match consumer.fetch_watermarks(&topic, number, LEADER_ANSWERS_WITHIN) {
-        Ok(_) => Ok(Probed::Well(Some(name))),
-        Err(error) => {
-            let why = format!("its leader does not answer: {error}");
-            Ok(Probed::Silent(name, why))
-        }
-    }
-}
-
-/// Waits for a job in another thread, and removes it.
-pub(super) async fn finished<T>(job: &mut Option<Job<T>>) -> Result<T, SourceError> {
-    let Some(handle) = job else {
-        return std::future::pending().await;
-    };
-    let done = handle.await;
-    *job = None;
-    done.map_err(SourceError::failed)
 }

@@ -1,6 +1,7 @@
 //! Topics that may not be read, while others are.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_source::SourceError;
@@ -8,9 +9,10 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use tokio::time::Instant;
 
-use super::failures::Trouble;
-use super::{Job, KafkaSource, job};
-use crate::client::Consumer;
+use super::failures::{Failures, Trouble};
+use super::job::job;
+use crate::client::{Consumer, Job};
+use crate::config::Config;
 
 /// The timeout of the request about one topic.
 const ASKED_FOR: Duration = Duration::from_secs(3);
@@ -34,50 +36,54 @@ impl Refused {
     pub(super) fn look_now(&mut self) {
         self.at = Some(Instant::now());
     }
-}
 
-impl<M> KafkaSource<M> {
     /// Asks which topics may not be read, if it is time for that.
-    pub(super) fn ask_for_refused(&mut self) -> Result<(), SourceError> {
+    pub(super) fn ask_if_due(
+        &mut self,
+        consumer: Arc<Consumer>,
+        config: &Config,
+    ) -> Result<(), SourceError> {
         let is_due = |at: &mut Instant| *at <= Instant::now();
-        if self.refused.asked.is_none() && self.refused.at.take_if(is_due).is_some() {
-            let (consumer, topics) = (self.consumer()?, self.config.named().to_vec());
-            self.refused.asked = Some(job(move || ask(&consumer, topics))?);
+        if self.asked.is_none() && self.at.take_if(is_due).is_some() {
+            let topics = config.named().to_vec();
+            self.asked = Some(job(move || ask(&consumer, topics))?);
         }
         Ok(())
     }
 
     /// Processes the answer. A source that may read none of its topics fails as a whole.
-    pub(super) fn follow_refused(
+    pub(super) fn follow(
         &mut self,
         found: KafkaResult<Vec<Refusal>>,
+        config: &Config,
+        failures: &mut Failures,
     ) -> Result<(), SourceError> {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(target: "keylane", %error, "it is not known which topics may not be read");
-                self.refused.at = Some(Instant::now() + AGAIN_AFTER);
+                self.at = Some(Instant::now() + AGAIN_AFTER);
                 return Ok(());
             }
         };
-        let reads_others = !self.config.names_all() || found.iter().any(|(_, why)| why.is_none());
+        let reads_others = !config.names_all() || found.iter().any(|(_, why)| why.is_none());
         for (topic, why) in found {
             match why {
                 Some(error) if !reads_others => return Err(SourceError::failed(error)),
                 Some(error) => {
                     let why = format!("it cannot be read: {error}");
-                    self.failures.fail(&topic, Trouble::Unread, why);
-                    self.refused.topics.insert(topic);
+                    failures.fail(&topic, Trouble::Unread, why);
+                    self.topics.insert(topic);
                 }
                 None => {
-                    if self.refused.topics.remove(&topic) {
-                        self.failures.recover(&topic, Trouble::Unread);
+                    if self.topics.remove(&topic) {
+                        failures.recover(&topic, Trouble::Unread);
                     }
                 }
             }
         }
         let again = Instant::now() + AGAIN_AFTER;
-        self.refused.at = (!self.refused.topics.is_empty()).then_some(again);
+        self.at = (!self.topics.is_empty()).then_some(again);
         Ok(())
     }
 }
@@ -89,10 +95,8 @@ fn ask(consumer: &Consumer, topics: Vec<String>) -> KafkaResult<Vec<Refusal>> {
         let error = errors.next().map(RDKafkaErrorCode::from);
         let is_refused =
             |code: &RDKafkaErrorCode| matches!(code, RDKafkaErrorCode::TopicAuthorizationFailed);
-        Ok((
-            topic,
-            error.filter(is_refused).map(KafkaError::MetadataFetch),
-        ))
+        let error = error.filter(is_refused).map(KafkaError::MetadataFetch);
+        Ok((topic, error))
     };
     topics.into_iter().map(ask).collect()
 }

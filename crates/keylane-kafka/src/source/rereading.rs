@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use keylane_source::{Deliveries, Delivery, SourceError};
 use rdkafka::error::KafkaResult;
 
-use super::{KafkaSource, blocking};
+use super::core::KafkaSource;
+use super::job::blocking;
 use crate::assignment::Position;
 use crate::client::{Reader, size};
 
