@@ -14,7 +14,8 @@ use super::script::{Call, EXPIRE, LETTERS, REDRIVE};
 use super::settings::{ListBuilder, Settings};
 use super::source::ListSource;
 use crate::error::RedisError;
-use crate::link::{Link, Reconnecting};
+use crate::link::Link;
+use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
 
 /// A list as a queue that loses no message and keeps the order of each key, over any number of
@@ -63,7 +64,7 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) keys: Keys,
     /// The connection of all calls except those of the sources.
-    pub(super) link: Reconnecting,
+    pub(super) link: ReconnectingLink,
 }
 
 impl ListQueue {
@@ -77,7 +78,7 @@ impl ListQueue {
         Self {
             shared: Arc::new(Shared {
                 keys: Keys::new(&settings.list),
-                link: redis.reconnecting(),
+                link: ReconnectingLink::new(redis.clone()),
                 redis,
                 settings,
             }),

@@ -13,6 +13,7 @@ use super::shared::Shared;
 use super::spec::Quota;
 use crate::error::ConfigError;
 use crate::names;
+use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
 
 /// The longest time for which a permit may be kept.
@@ -150,7 +151,7 @@ impl SharedRateBuilder {
             self.total.map(|rate| rate.limit("total")).transpose()?,
             processes,
         );
-        let server = Server::new(self.redis.reconnecting(), &self.name, limits);
+        let server = Server::new(ReconnectingLink::new(self.redis), &self.name, limits);
         let shared = Shared::new(server, limits, self.borrowing, self.when_away);
         Ok(SharedRate::new(self.name, shared))
     }
