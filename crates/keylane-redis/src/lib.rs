@@ -37,4 +37,5 @@ pub use stream::{
 // Communication with the servers.
 mod link;
 mod names;
+mod reconnecting_link;
 mod script;

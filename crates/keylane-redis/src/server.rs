@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Client, IntoConnectionInfo};
 
 use crate::error::{ConfigError, RedisError};
-use crate::link::{Link, Reconnecting};
+use crate::link::Link;
 
 /// How long a server may take to answer, by default.
 const RESPONSE: Duration = Duration::from_secs(5);
@@ -117,11 +117,6 @@ impl Redis {
             Address::Server(client) => Link::server(client, self.connect_timeout, limit).await,
             Address::Cluster(nodes) => Link::cluster(nodes, self.connect_timeout, limit).await,
         }
-    }
-
-    /// Returns a connection that connects at the first command, and again after it has broken.
-    pub(crate) fn reconnecting(&self) -> Reconnecting {
-        Reconnecting::new(self.clone())
     }
 }
 

@@ -20,8 +20,9 @@ use redis::{Cmd, FromRedisValue, Value};
 use self::name::Names;
 pub(crate) use self::name::name_of_key;
 pub(crate) use crate::error::{ConfigError, RedisError};
-use crate::link::{Link, Reconnecting};
+use crate::link::Link;
 use crate::names;
+use crate::reconnecting_link::ReconnectingLink;
 use crate::script::Script;
 use crate::server::Redis;
 
@@ -104,7 +105,7 @@ static RELEASE: LazyLock<Script> =
 /// # }
 /// ```
 pub struct RedisLeases {
-    link: Reconnecting,
+    link: ReconnectingLink,
     names: Names,
 }
 
@@ -124,7 +125,7 @@ impl RedisLeases {
         let namespace = namespace.into();
         names::check("namespace", &namespace)?;
         Ok(Self {
-            link: redis.reconnecting(),
+            link: ReconnectingLink::new(redis.clone()),
             names: Names::new(namespace, 1),
         })
     }

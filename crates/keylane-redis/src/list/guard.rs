@@ -11,7 +11,7 @@ use keylane_source::{NotedAttempts, Outcome, StartGuard, StartLater};
 use tokio::time::Instant;
 
 use super::outbox::{ListOutbox, Place, Token};
-use super::source::ListPosition;
+use super::position::ListPosition;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {

@@ -11,7 +11,7 @@
 //! # Where to look
 //!
 //! - `queue.rs` is the handle: it pushes, shows the state, and makes sources. `settings.rs` has the
-//!   settings.
+//!   settings, and `builder.rs` sets them. `shared.rs` is what the handle and its sources share.
 //! - `source.rs` is the task of the driver, `session.rs` the task that talks to the server, and
 //!   `outbox.rs` connects them. `guard.rs` is called before each attempt.
 //! - `lua/turn.lua` is one round trip of a worker, the most important script; `lua/common.lua` is
@@ -94,11 +94,17 @@
 mod queue;
 pub use queue::{KeyHolder, ListQueue, ListStatus, WorkerStatus};
 
+mod builder;
+pub use builder::ListBuilder;
+
 mod settings;
-pub use settings::{ListBuilder, ListKey};
+pub use settings::ListKey;
 
 mod source;
-pub use source::{ListPosition, ListSource};
+pub use source::ListSource;
+
+mod position;
+pub use position::ListPosition;
 
 mod sink;
 
@@ -106,6 +112,7 @@ mod guard;
 mod outbox;
 mod peers;
 mod session;
+mod shared;
 mod wake;
 
 // The data in the server.

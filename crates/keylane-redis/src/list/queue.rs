@@ -1,21 +1,19 @@
 //! The handle of a queue.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use keylane_source::RawMessage;
-use redis::{Script, cmd};
+use redis::cmd;
 
 use super::element::{decode, encode};
-use super::keys::{Keys, WorkerKeys};
-use super::script::{Call, EXPIRE, LETTERS, REDRIVE};
-use super::settings::{ListBuilder, Settings};
+use super::keys::Keys;
+use super::script::{LETTERS, REDRIVE};
+use super::shared::Shared;
 use super::source::ListSource;
 use crate::error::RedisError;
-use crate::link::{Link, Reconnecting};
-use crate::server::Redis;
 
 /// A list as a queue that loses no message and keeps the order of each key, over any number of
 /// workers. Cheap to clone.
@@ -28,7 +26,7 @@ use crate::server::Redis;
 ///
 /// While an element of a key is with a worker, other elements of that key go to the same worker. So
 /// one process at a time handles a key, in the order of the list, if the queue knows where the
-/// [key](ListBuilder::key) is.
+/// [key](crate::ListBuilder::key) is.
 ///
 /// Each hand-out has a [token](Self::token), higher than all earlier ones. A worker that was paused
 /// past its lease does not know that its lease has ended. So the store that keeps its effects must
@@ -58,35 +56,10 @@ pub struct ListQueue {
     pub(super) shared: Arc<Shared>,
 }
 
-pub(super) struct Shared {
-    pub(super) redis: Redis,
-    pub(super) settings: Settings,
-    pub(super) keys: Keys,
-    /// The connection of all calls except those of the sources.
-    pub(super) link: Reconnecting,
-}
-
 impl ListQueue {
-    /// Begins to build a queue in this list.
-    pub fn builder(redis: &Redis, list: impl Into<Bytes>) -> ListBuilder {
-        ListBuilder::new(redis, list.into())
-    }
-
-    pub(super) fn new(builder: ListBuilder) -> Self {
-        let ListBuilder { redis, settings } = builder;
-        Self {
-            shared: Arc::new(Shared {
-                keys: Keys::new(&settings.list),
-                link: redis.reconnecting(),
-                redis,
-                settings,
-            }),
-        }
-    }
-
     /// Creates a source of this queue, for `Dispatcher::consume`: a worker of its own.
     pub fn source(&self) -> ListSource {
-        ListSource::new(self)
+        ListSource::new(Arc::clone(&self.shared))
     }
 
     /// Returns the fencing token under which a message was handed out.
@@ -146,7 +119,55 @@ impl ListQueue {
     ///
     /// This changes nothing in the server.
     pub async fn status(&self) -> Result<ListStatus, RedisError> {
-        self.shared.status().await
+        let shared = &self.shared;
+        let Keys {
+            list,
+            workers,
+            owners,
+            letters,
+            ..
+        } = &shared.keys;
+        let mut first = redis::pipe();
+        first.cmd("LLEN").arg(&**list);
+        first.cmd("LLEN").arg(&**letters);
+        first.cmd("HLEN").arg(&**owners);
+        first.cmd("TIME");
+        first
+            .cmd("ZRANGE")
+            .arg(&**workers)
+            .arg(0)
+            .arg(-1)
+            .arg("WITHSCORES");
+        type First = (u64, u64, u64, (u64, u64), Vec<(String, f64)>);
+        let (waiting, letters, keys, (seconds, micros), known): First = shared
+            .link
+            .with(async |link| Ok(first.query_async(link).await?))
+            .await?;
+        let now = seconds * 1_000 + micros / 1_000;
+        let mut workers = Vec::with_capacity(known.len());
+        for (worker, until) in known {
+            let mut each = redis::pipe();
+            let keys = shared.keys.of(&worker);
+            each.cmd("HLEN").arg(&*keys.work);
+            each.cmd("LLEN").arg(&*keys.inbox);
+            let (held, sent): (u64, u64) = shared
+                .link
+                .with(async |link| Ok(each.query_async(link).await?))
+                .await?;
+            let lease = Duration::from_millis((until as u64).saturating_sub(now));
+            workers.push(WorkerStatus {
+                worker,
+                lease,
+                held,
+                sent,
+            });
+        }
+        Ok(ListStatus {
+            waiting,
+            letters,
+            keys,
+            workers,
+        })
     }
 
     /// Returns which worker has which key now: some of the keys, at least `most` if there are as
@@ -160,7 +181,30 @@ impl ListQueue {
     ///
     /// This changes nothing in the server.
     pub async fn holders(&self, most: usize) -> Result<Vec<KeyHolder>, RedisError> {
-        self.shared.holders(most).await
+        let shared = &self.shared;
+        let (mut cursor, mut holders) = (0_u64, Vec::new());
+        while holders.len() < most {
+            let mut scan = cmd("HSCAN");
+            scan.arg(&*shared.keys.owners)
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(most.clamp(10, 1_000));
+            type Page = (u64, Vec<(Vec<u8>, String)>);
+            let (next, page): Page = shared.link.with(async |link| link.ask(&scan).await).await?;
+            holders.extend(page.into_iter().filter_map(|(key, owner)| {
+                let (open, worker) = owner.split_once(':')?;
+                Some(KeyHolder {
+                    key: key.into(),
+                    worker: worker.to_owned(),
+                    open: open.parse().ok()?,
+                })
+            }));
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        Ok(holders)
     }
 
     /// Gives back the elements of workers whose leases have run out. Returns how many elements that
@@ -246,119 +290,9 @@ impl ListQueue {
     }
 }
 
-impl Shared {
-    pub(super) fn call(&self, script: &'static LazyLock<Script>) -> Call {
-        Call::new(script, &self.keys)
-    }
-
-    /// Creates a call for a worker with these keys.
-    pub(super) fn call_of(&self, script: &'static LazyLock<Script>, worker: &WorkerKeys) -> Call {
-        Call::of(script, &self.keys, worker, [])
-    }
-
-    /// Gives back the elements of this worker, and frees this key if the worker has it. Returns
-    /// `None` if the worker has its lease.
-    pub(super) async fn expire(
-        &self,
-        link: &mut Link,
-        worker: &str,
-        key: &[u8],
-    ) -> Result<Option<u64>, RedisError> {
-        let call = self.call_of(&EXPIRE, &self.keys.of(worker));
-        let back: i64 = call.arg(worker).arg(key).run(link).await?;
-        Ok(u64::try_from(back).ok())
-    }
-
-    async fn status(&self) -> Result<ListStatus, RedisError> {
-        let Keys {
-            list,
-            workers,
-            owners,
-            letters,
-            ..
-        } = &self.keys;
-        let mut first = redis::pipe();
-        first.cmd("LLEN").arg(&**list);
-        first.cmd("LLEN").arg(&**letters);
-        first.cmd("HLEN").arg(&**owners);
-        first.cmd("TIME");
-        first
-            .cmd("ZRANGE")
-            .arg(&**workers)
-            .arg(0)
-            .arg(-1)
-            .arg("WITHSCORES");
-        type First = (u64, u64, u64, (u64, u64), Vec<(String, f64)>);
-        let (waiting, letters, keys, (seconds, micros), known): First = self
-            .link
-            .with(async |link| Ok(first.query_async(link).await?))
-            .await?;
-        let now = seconds * 1_000 + micros / 1_000;
-        let mut workers = Vec::with_capacity(known.len());
-        for (worker, until) in known {
-            let mut each = redis::pipe();
-            let keys = self.keys.of(&worker);
-            each.cmd("HLEN").arg(&*keys.work);
-            each.cmd("LLEN").arg(&*keys.inbox);
-            let (held, sent): (u64, u64) = self
-                .link
-                .with(async |link| Ok(each.query_async(link).await?))
-                .await?;
-            let lease = Duration::from_millis((until as u64).saturating_sub(now));
-            workers.push(WorkerStatus {
-                worker,
-                lease,
-                held,
-                sent,
-            });
-        }
-        Ok(ListStatus {
-            waiting,
-            letters,
-            keys,
-            workers,
-        })
-    }
-
-    async fn holders(&self, most: usize) -> Result<Vec<KeyHolder>, RedisError> {
-        let (mut cursor, mut holders) = (0_u64, Vec::new());
-        while holders.len() < most {
-            let mut scan = cmd("HSCAN");
-            scan.arg(&*self.keys.owners)
-                .arg(cursor)
-                .arg("COUNT")
-                .arg(most.clamp(10, 1_000));
-            type Page = (u64, Vec<(Vec<u8>, String)>);
-            let (next, page): Page = self.link.with(async |link| link.ask(&scan).await).await?;
-            holders.extend(page.into_iter().filter_map(|(key, owner)| {
-                let (open, worker) = owner.split_once(':')?;
-                Some(KeyHolder {
-                    key: key.into(),
-                    worker: worker.to_owned(),
-                    open: open.parse().ok()?,
-                })
-            }));
-            cursor = next;
-            if cursor == 0 {
-                break;
-            }
-        }
-        Ok(holders)
-    }
-}
-
 impl fmt::Debug for ListQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.shared, f)
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListQueue")
-            .field("redis", &self.redis)
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
     }
 }
 

@@ -4,16 +4,8 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::queue::ListQueue;
-use crate::error::ConfigError;
-use crate::names;
-use crate::server::Redis;
-
-/// Longer than the life of any worker, and short enough to be added to any time.
-const LONGEST_LEASE: Duration = Duration::from_secs(365 * 24 * 3_600);
-
 /// The place of the key in an element that was pushed as plain bytes. An element that was pushed by
-/// [`ListQueue::push`] has its key beside it.
+/// [`ListQueue::push`](crate::ListQueue::push) has its key beside it.
 ///
 /// # Examples
 ///
@@ -61,13 +53,6 @@ impl ListKey {
     }
 }
 
-/// Builds a [`ListQueue`]. Every setting has a default.
-#[derive(Clone, Debug)]
-pub struct ListBuilder {
-    pub(super) redis: Redis,
-    pub(super) settings: Settings,
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) list: Bytes,
@@ -78,100 +63,4 @@ pub(super) struct Settings {
     pub(super) is_cyclic: bool,
     pub(super) keeps_letters: bool,
     pub(super) exact_starts: bool,
-}
-
-impl ListBuilder {
-    pub(super) fn new(redis: &Redis, list: Bytes) -> Self {
-        Self {
-            redis: redis.clone(),
-            settings: Settings {
-                list,
-                key: ListKey::none(),
-                ttl: Duration::from_secs(10),
-                most_sent: 100_000,
-                most_bytes: 4 << 20,
-                is_cyclic: false,
-                keeps_letters: false,
-                exact_starts: false,
-            },
-        }
-    }
-
-    /// Sets where the key of a plain element is; [none](ListKey::none) by default. All workers of a
-    /// list must set the same.
-    #[must_use]
-    pub fn key(mut self, key: ListKey) -> Self {
-        self.settings.key = key;
-        self
-    }
-
-    /// Sets how long a worker may be silent before its elements go back to the list; 10 seconds by
-    /// default, and a year at most. The lease is renewed after each third of that.
-    #[must_use]
-    pub fn lease(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl.min(LONGEST_LEASE);
-        self
-    }
-
-    /// Limits the elements in the inbox of a worker, which wait there because it handles others of
-    /// their keys; 100,000 by default. If the inbox is full, the next such element stays at the
-    /// front of the list, and the elements behind it wait.
-    #[must_use]
-    pub fn most_sent(mut self, most: usize) -> Self {
-        self.settings.most_sent = most;
-        self
-    }
-
-    /// Limits the bytes of elements in any one answer of the server; 4 MiB by default. A single
-    /// element may be larger.
-    #[must_use]
-    pub fn most_bytes(mut self, most: usize) -> Self {
-        self.settings.most_bytes = most;
-        self
-    }
-
-    /// Puts each handled element at the end of the list again, in its original form: for work that
-    /// never ends. Elements that are dead-lettered or discarded leave the list.
-    #[must_use]
-    pub fn cyclic(mut self) -> Self {
-        self.settings.is_cyclic = true;
-        self
-    }
-
-    /// Keeps dead letters in a list beside the queue, for a dispatcher with
-    /// `OnExhausted::AtSource`.
-    #[must_use]
-    pub fn dead_letters(mut self) -> Self {
-        self.settings.keeps_letters = true;
-        self
-    }
-
-    /// Notes each attempt in the server before it starts. Without it the first attempt at an
-    /// element needs no note, and the elements of a worker are noted from its death on: a message
-    /// that kills its processes gets one attempt more than the limit.
-    #[must_use]
-    pub fn exact_starts(mut self) -> Self {
-        self.settings.exact_starts = true;
-        self
-    }
-
-    /// Builds the queue. It sends nothing yet.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ConfigError`] for a name that is empty, has no clear slot in a cluster, or begins
-    /// like the keys beside a list, and for a setting that is zero.
-    pub fn build(self) -> Result<ListQueue, ConfigError> {
-        let settings = &self.settings;
-        names::check("list", &settings.list)?;
-        let zeros = [
-            ("lease", settings.ttl.as_millis() == 0),
-            ("most_sent", settings.most_sent == 0),
-            ("most_bytes", settings.most_bytes == 0),
-        ];
-        match zeros.into_iter().find(|(_, is_zero)| *is_zero) {
-            Some((name, _)) => Err(ConfigError::Zero(name)),
-            None => Ok(ListQueue::new(self)),
-        }
-    }
 }

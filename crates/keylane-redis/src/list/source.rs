@@ -1,12 +1,10 @@
 //! A list as a source.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use keylane_source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
@@ -19,14 +17,15 @@ use super::element::{decode, key_of, letter_head};
 use super::guard::Starts;
 use super::outbox::{Calls, End, ListOutbox, Outgoing, Place, Taken, Token};
 use super::peers::Peers;
-use super::queue::{ListQueue, Shared};
+use super::position::ListPosition;
 use super::script::{LEAVE, LETTER, REREAD, tagged};
 use super::session::{Memory, Session, ends_at};
+use super::shared::Shared;
 use crate::letter::Why;
 use crate::link::Link;
 
-/// The elements of a list, as a source for a dispatcher. Created by [`ListQueue::source`]; each
-/// source is a worker of its own.
+/// The elements of a list, as a source for a dispatcher. Created by
+/// [`ListQueue::source`](crate::ListQueue::source); each source is a worker of its own.
 ///
 /// A list may be unusable, because its key has another type or the user has no right to it. Then
 /// the source stays `Opening`, and its `last_error` contains the message of the server. It tries
@@ -67,34 +66,10 @@ impl Drop for Open {
     }
 }
 
-/// One hand-out of an element.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ListPosition {
-    pub(super) place: Place,
-    pub(super) token: Token,
-    pub(super) key: Option<Bytes>,
-    /// Attempts up to this one may start without a note.
-    pub(super) noted: u32,
-}
-
-impl ListPosition {
-    /// Returns the fencing token of the hand-out: it is higher than those of all earlier hand-outs
-    /// of the list.
-    pub fn token(&self) -> u64 {
-        self.token
-    }
-}
-
-impl fmt::Debug for ListPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ListPosition").field(&self.token).finish()
-    }
-}
-
 impl ListSource {
-    pub(super) fn new(queue: &ListQueue) -> Self {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
-            shared: Arc::clone(&queue.shared),
+            shared,
             guard: Arc::default(),
             worker: None,
             open: None,

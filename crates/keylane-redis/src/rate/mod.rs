@@ -9,26 +9,28 @@
 
 mod asker;
 mod bucket;
+mod builder;
 mod error;
 mod limits;
+mod policy;
 mod server;
-mod settings;
 mod shared;
 mod spec;
 
+pub use builder::SharedRateBuilder;
 pub use error::TryAcquireError;
-pub use settings::{SharedRateBuilder, WhenAway};
+pub use policy::WhenAway;
 pub use spec::Quota;
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use self::shared::{Entered, Shared};
 use crate::error::RedisError;
-use crate::server::Redis;
 
 /// A rate limit for each key, in total, or both, over all processes that share the server.
 ///
@@ -103,11 +105,6 @@ impl Drop for LastHandle {
 }
 
 impl SharedRate {
-    /// Begins to build a rate of this name.
-    pub fn builder(redis: &Redis, name: impl Into<Bytes>) -> SharedRateBuilder {
-        SharedRateBuilder::new(redis, name.into())
-    }
-
     fn new(name: Bytes, shared: Shared) -> Self {
         let shared = Arc::new(shared);
         let handle = Arc::new(LastHandle { name, shared });
@@ -181,7 +178,7 @@ impl SharedRate {
     /// Returns `None` if the answer came too late, or did not come because the runtime of another
     /// caller has ended.
     async fn once(&self, key: &[u8], is_patient: bool) -> Option<Result<(), TryAcquireError>> {
-        match self.handle.shared.enter(key, is_patient) {
+        match self.handle.shared.enter(key, is_patient, self.spawner()) {
             Entered::Permit => Some(Ok(())),
             Entered::Refused(error) => Some(Err(error)),
             Entered::Wait(mut told) => loop {
@@ -190,10 +187,16 @@ impl SharedRate {
                     Ok(Ok(Ok(grant))) => return grant.redeem().then_some(Ok(())),
                     Ok(Ok(Err(error))) => return Some(Err(error)),
                     Ok(Err(_)) => return None,
-                    Err(_) => shared.look_after(),
+                    Err(_) => shared.look_after(self.spawner()),
                 }
             },
         }
+    }
+
+    /// Returns the spawner of the task with a number, in the runtime of the caller.
+    fn spawner(&self) -> impl FnOnce(u64) {
+        let runtime = Handle::current();
+        move |number| drop(runtime.spawn(asker::run(Arc::clone(&self.handle.shared), number)))
     }
 }
 

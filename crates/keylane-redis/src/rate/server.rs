@@ -9,14 +9,15 @@ use super::limits::Limits;
 use super::spec::Limit;
 use crate::error::{ErrorKind, RedisError};
 use crate::leases::name_of_key;
-use crate::link::{Link, Reconnecting};
+use crate::link::Link;
 use crate::names;
+use crate::reconnecting_link::ReconnectingLink;
 use crate::script::Script;
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua/take.lua")]));
 
 pub(super) struct Server {
-    link: Reconnecting,
+    link: ReconnectingLink,
     /// This is the key of the total, and `each` the prefix of the keys with a rate of their own.
     total: Bytes,
     each: Bytes,
@@ -24,7 +25,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(link: Reconnecting, name: &[u8], limits: Limits) -> Self {
+    pub(super) fn new(link: ReconnectingLink, name: &[u8], limits: Limits) -> Self {
         Self {
             link,
             total: names::beside(name, &[b"rate:total"]),

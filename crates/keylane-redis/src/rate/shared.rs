@@ -10,16 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::asker;
 use super::bucket::{Borrowing, Bucket};
 use super::error::TryAcquireError;
 use super::limits::{Limits, Local};
+use super::policy::WhenAway;
 use super::server::Server;
-use super::settings::WhenAway;
 use crate::error::RedisError;
 
 /// Most keys in a call.
@@ -141,11 +139,11 @@ impl Shared {
         }
     }
 
-    /// Takes a permit for a caller, or queues the caller.
-    pub(super) fn enter(self: &Arc<Self>, key: &[u8], is_patient: bool) -> Entered {
+    /// Takes a permit for a caller, or queues the caller. Starts the task if it is needed and does
+    /// not run.
+    pub(super) fn enter(&self, key: &[u8], is_patient: bool, start: impl FnOnce(u64)) -> Entered {
         // Without a rate per key all keys are one.
         let key = self.limits.per_key.map_or(&b""[..], |_| key);
-        let runtime = Handle::current();
         let now = Instant::now();
         let mut state = self.state();
         self.sweep(&mut state, now);
@@ -172,7 +170,7 @@ impl Shared {
         let number = (is_new && state.asker.is_none()).then(|| state.start_asker(now));
         drop(state);
         match number {
-            Some(number) => drop(runtime.spawn(asker::run(Arc::clone(self), number))),
+            Some(number) => start(number),
             None if is_new => self.wake.notify_one(),
             None => {}
         }
@@ -180,9 +178,8 @@ impl Shared {
     }
 
     /// Checks whether the task still runs; callers that have waited long call it. If the task's
-    /// runtime does not run, another task replaces it, in the caller's runtime.
-    pub(super) fn look_after(self: &Arc<Self>) {
-        let runtime = Handle::current();
+    /// runtime does not run, starts another task, which replaces it.
+    pub(super) fn look_after(&self, start: impl FnOnce(u64)) {
         let now = Instant::now();
         let mut state = self.state();
         let late = self.borrowing.keep * 2;
@@ -202,7 +199,7 @@ impl Shared {
             self.list(&mut state, &key, now);
         }
         drop(state);
-        runtime.spawn(asker::run(Arc::clone(self), number));
+        start(number);
     }
 
     /// Lists a key to be asked for, if that is necessary. Returns whether that is news for the
@@ -632,7 +629,7 @@ mod tests {
     fn with_one_that_waits() -> (SharedRate, Bytes, oneshot::Receiver<Answer>) {
         let rate = without_server().per_key(Quota::per_second(1)).build();
         let (rate, key) = (rate.unwrap(), Bytes::from_static(b"key"));
-        let Entered::Wait(told) = rate.handle.shared.enter(&key, true) else {
+        let Entered::Wait(told) = rate.handle.shared.enter(&key, true, |_| {}) else {
             panic!("there is no permit yet");
         };
         (rate, key, told)

@@ -1,4 +1,4 @@
-//! The settings of a source.
+//! The builder of a source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,33 +8,11 @@ use bytes::Bytes;
 use keylane_leases::{LONGEST_TTL, Leases, SHORTEST_TTL};
 
 use super::fields::StreamFields;
+use super::settings::{Config, Settings, StreamStart, StreamTrim};
 use super::source::StreamSource;
 use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
-
-/// Where a new group begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamStart {
-    /// At the first entry of the stream: no entry is left out.
-    #[default]
-    Earliest,
-    /// At the end of the stream: only entries from now on.
-    Latest,
-}
-
-/// Which entries are trimmed from a stream while it is consumed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamTrim {
-    /// None.
-    #[default]
-    Never,
-    /// Entries that all groups of the stream have read and acked. A group that lags, or that has no
-    /// reader any more, keeps all entries that it has not read: remove it with `XGROUP DESTROY`.
-    Settled,
-}
 
 /// Builds a [`StreamSource`]. See [`StreamSource::builder`].
 #[derive(Clone)]
@@ -44,35 +22,30 @@ pub struct StreamBuilder {
     settings: Settings,
 }
 
-/// The settings of a builder, checked.
-pub(super) struct Config {
-    pub(super) redis: Redis,
-    pub(super) settings: Settings,
-}
-
-#[derive(Clone)]
-pub(super) struct Settings {
-    pub(super) group: Bytes,
-    pub(super) streams: Vec<Bytes>,
-    pub(super) name: String,
-    pub(super) fields: StreamFields,
-    pub(super) start_at: StreamStart,
-    pub(super) ttl: Duration,
-    pub(super) leases: Option<Leases>,
-    pub(super) read_ahead: usize,
-    pub(super) letters: Option<Bytes>,
-    pub(super) deletes: bool,
-    pub(super) trim: StreamTrim,
-    pub(super) trim_every: Duration,
-    pub(super) exact_starts: bool,
-}
-
-impl StreamBuilder {
-    pub(super) fn new(redis: &Redis, group: Bytes) -> Self {
-        Self {
+impl StreamSource {
+    /// Begins to build a source for a consumer group.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use keylane_redis::{Redis, StreamSource, StreamTrim};
+    ///
+    /// # fn main() -> Result<(), keylane_redis::ConfigError> {
+    /// let redis = Redis::at("redis://localhost:6379/0")?;
+    /// let source = StreamSource::builder(&redis, "billing")
+    ///     .stream("orders")
+    ///     .key_field("user")
+    ///     .trim(StreamTrim::Settled)
+    ///     .build()?;
+    /// # let _ = source;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(redis: &Redis, group: impl Into<Bytes>) -> StreamBuilder {
+        StreamBuilder {
             redis: redis.clone(),
             settings: Settings {
-                group,
+                group: group.into(),
                 streams: Vec::new(),
                 name: std::process::id().to_string(),
                 fields: StreamFields::new(),
@@ -88,7 +61,9 @@ impl StreamBuilder {
             },
         }
     }
+}
 
+impl StreamBuilder {
     /// Reads this stream, in addition to others. It is created if it does not exist.
     pub fn stream(mut self, name: impl Into<Bytes>) -> Self {
         let name = name.into();
@@ -238,23 +213,6 @@ impl StreamBuilder {
             redis: self.redis,
             settings: self.settings,
         })))
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("group", &self.group)
-            .field("streams", &self.streams)
-            .field("name", &self.name)
-            .field("start_at", &self.start_at)
-            .field("lease", &self.ttl)
-            .field("read_ahead", &self.read_ahead)
-            .field("dead_letters", &self.letters)
-            .field("delete_acked", &self.deletes)
-            .field("trim", &self.trim)
-            .field("exact_starts", &self.exact_starts)
-            .finish_non_exhaustive()
     }
 }
 

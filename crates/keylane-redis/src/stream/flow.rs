@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::id::EntryId;
-use super::worker::Seen;
+use super::resume::Seen;
 
 /// The approximate limit of bytes of a stream that wait here.
 const MOST_BYTES: usize = 16 << 20;

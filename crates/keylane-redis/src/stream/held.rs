@@ -17,8 +17,8 @@ use super::lease::{StreamLease, TenureId};
 use super::outbox::StreamOutbox;
 use super::owned::{Owned, Phase};
 use super::position::StreamPosition;
-use super::reader::Entry;
-use super::worker::{Gained, Order, Resume, Resumes, Task};
+use super::resume::{Resume, Resumes};
+use super::worker::{Entry, Gained, Order, Task};
 
 /// Most entries that one call hands over, so that news of the tasks is heard in between.
 const AT_ONCE: usize = 2_048;

@@ -10,12 +10,12 @@
 //!
 //! # Where to look
 //!
-//! - `builder.rs` has the settings, `source.rs` is the task of the driver, `held.rs` the streams
-//!   that it owns, and `session.rs` one opening of it.
+//! - `settings.rs` has the settings, and `builder.rs` sets them. `source.rs` is the task of the
+//!   driver, `held.rs` the streams that it owns, and `session.rs` one opening of it.
 //! - `membership.rs` joins the members of the group and acquires streams; `share.rs` decides how
 //!   many.
-//! - `owner.rs` is the task of one stream, `reader.rs` reads it ahead, and `outbox.rs` sends the
-//!   settlements to the server. `flow.rs` limits how far they are apart.
+//! - `owner.rs` is the task of one stream, `reader.rs` reads it ahead, and `sender.rs` sends the
+//!   settlements in `outbox.rs` to the server. `flow.rs` limits how far they are apart.
 //! - `cursor.rs` decides in which order a stream is read, and `owned.rs` which entries are handed
 //!   over: both are independent of a server.
 //! - `lease.rs` has the calls of an owner to the server, with the scripts in `lua/`.
@@ -73,7 +73,7 @@
 // **What if one stream cannot be read?**
 // It fails alone, as a part of the source. Its owner keeps it and tries again, until it works or is
 // too much for this member. An ack that is refused loses the stream, so that the acks of the others
-// do not wait behind it (`Worker::bear`, `tell` in `outbox.rs`).
+// do not wait behind it (`Worker::bear`, `tell` in `sender.rs`).
 //
 // **What if the members of the group cannot be looked at?**
 // The source goes on with those that it knew. The leases see to it that a stream has one owner. The
@@ -84,7 +84,10 @@
 // is pending (`lua/`).
 
 mod builder;
-pub use builder::{StreamBuilder, StreamStart, StreamTrim};
+pub use builder::StreamBuilder;
+
+mod settings;
+pub use settings::{StreamStart, StreamTrim};
 
 mod source;
 pub use source::StreamSource;
@@ -116,6 +119,7 @@ mod membership;
 mod outbox;
 mod owner;
 mod reader;
+mod sender;
 mod session;
 mod worker;
 
@@ -124,6 +128,7 @@ mod cursor;
 mod flow;
 mod guard;
 mod owned;
+mod resume;
 mod share;
 
 // Communication with the server.

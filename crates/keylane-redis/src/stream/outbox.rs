@@ -3,19 +3,14 @@
 //! One batch is in progress at a time. The next one collects meanwhile, so a batch is as large as a
 //! round trip is long.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use keylane_source::SourceError;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Instant, sleep};
 
-use super::answer::Failure;
 use super::counts::Counters;
 use super::id::EntryId;
-use super::lease::{Refused, StreamLease};
 use super::position::StreamPosition;
-use super::worker::{Duty, News, Worker};
 
 /// Most acks in one call of a script. The server executes no other command meanwhile, for a few
 /// milliseconds.
@@ -24,16 +19,11 @@ const MOST_ACKS: usize = 5_000;
 /// Most notes in one call.
 const MOST_NOTES: usize = 1_000;
 
-/// The pause after a server cannot do it now.
-pub(super) const PAUSE: Duration = Duration::from_millis(200);
-
-/// How long it retries while other streams wait for that.
-pub(super) const AGAIN_FOR: Duration = Duration::from_secs(5);
-
 #[derive(Debug, Default)]
 pub(super) struct StreamOutbox {
     queue: Mutex<Queue>,
-    wake: Notify,
+    /// Notified when there is something new to send.
+    pub(super) wake: Notify,
     counters: Counters,
 }
 
@@ -56,8 +46,8 @@ pub(super) struct AckBatch {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Note {
-    position: StreamPosition,
-    attempts: u32,
+    pub(super) position: StreamPosition,
+    pub(super) attempts: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -181,7 +171,7 @@ impl StreamOutbox {
         }
     }
 
-    fn was_told(&self, said: &AckBatch) {
+    pub(super) fn was_told(&self, said: &AckBatch) {
         let mut queue = self.queue();
         queue.told.add(said.marks());
         let told = queue.told;
@@ -195,7 +185,7 @@ impl StreamOutbox {
     }
 
     /// Ends the outbox: the server accepts nothing more.
-    fn refuse(&self) {
+    pub(super) fn refuse(&self) {
         let mut queue = self.queue();
         let acks = queue.marks.acks - queue.told.acks;
         // Before a caller can see the end.
@@ -204,7 +194,7 @@ impl StreamOutbox {
     }
 
     /// Ends the outbox after the connection has failed.
-    fn fail(&self) {
+    pub(super) fn fail(&self) {
         self.queue().end(End::Failed);
     }
 
@@ -213,57 +203,10 @@ impl StreamOutbox {
     }
 }
 
-/// Sends changes to the server until there is another owner, or the connection breaks.
-pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<StreamOutbox>) {
-    loop {
-        let said = teller.take();
-        if said.acks.is_empty() && said.notes.is_empty() {
-            teller.wake.notified().await;
-            continue;
-        }
-        let notes = said.notes.iter();
-        let notes = notes.map(|note| (note.position.id, note.attempts));
-        let since = Instant::now();
-        let refused = loop {
-            match tenure.tell(&said.acks, notes.clone()).await {
-                Ok(Ok(())) => break false,
-                Ok(Err(Refused)) => break true,
-                // The other streams, which may be on a node that is well, do not wait for this.
-                Err(Failure::Lasting(error)) => {
-                    worker.fails(&tenure.place, Duty::Own, error.to_string());
-                    break true;
-                }
-                Err(Failure::Unable(error)) => {
-                    worker.fails(&tenure.place, Duty::Own, error.to_string());
-                    if worker.config.redis.is_cluster() && Instant::now() >= since + AGAIN_FOR {
-                        break true;
-                    }
-                    sleep(PAUSE).await;
-                }
-                Err(Failure::Failed(error)) => {
-                    teller.fail();
-                    return worker.say(News::Failed(error));
-                }
-            }
-        };
-        if refused {
-            teller.refuse();
-            return worker.say(News::Lost(tenure.id()));
-        }
-        worker.works(&tenure.place, Duty::Own);
-        // An attempt that is about to start is not among these: it has not settled.
-        worker
-            .starts
-            .told(tenure.place.number, said.acks.iter().copied());
-        for note in &said.notes {
-            worker.starts.note(&note.position, note.attempts);
-        }
-        teller.was_told(&said);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn ids(numbers: std::ops::Range<u64>) -> Vec<EntryId> {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use keylane_source::RawMessage;
 use tokio::time::sleep;
 
 use super::answer::Failure;
@@ -10,8 +9,8 @@ use super::cursor::{Cursor, Next};
 use super::flow::Flow;
 use super::id::EntryId;
 use super::lease::{Found, Paged, Refused, StreamLease, wait};
-use super::outbox::PAUSE;
-use super::worker::{Duty, News, Seen, Worker};
+use super::resume::Seen;
+use super::worker::{Duty, Entry, News, PAUSE, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
 
@@ -29,15 +28,6 @@ const PAGE: usize = 200;
 
 /// Bytes after which such a step ends.
 const PAGE_BYTES: usize = 4 << 20;
-
-/// An entry that waits to be handed over.
-pub(super) struct Entry {
-    pub(super) id: EntryId,
-    pub(super) attempts: u32,
-    pub(super) is_new: bool,
-    pub(super) bytes: usize,
-    pub(super) message: RawMessage,
-}
 
 /// Why a stream is not read any more.
 pub(super) enum Ended {

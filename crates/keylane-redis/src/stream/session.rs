@@ -11,12 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::builder::Config;
 use super::counts::Counters;
 use super::guard::Starts;
 use super::lease::Acked;
 use super::membership::{Member, Membership};
-use super::worker::{News, Resumes, Worker};
+use super::resume::Resumes;
+use super::settings::Config;
+use super::worker::{News, Worker};
 use crate::error::RedisError;
 use crate::leases::RedisLeases;
 use crate::link::Link;

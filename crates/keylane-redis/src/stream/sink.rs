@@ -14,8 +14,9 @@ use super::partition::partition_of;
 use super::script::PUSH;
 use crate::error::{ConfigError, RedisError};
 use crate::letter::Why;
-use crate::link::{Link, Reconnecting};
+use crate::link::Link;
 use crate::names;
+use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
 
 /// A script can pass at most this many fields to a command. An entry with more is added alone.
@@ -53,7 +54,7 @@ type Encoded = (usize, Vec<(Bytes, Bytes)>);
 pub struct StreamSink {
     streams: Arc<[Bytes]>,
     fields: StreamFields,
-    link: Arc<Reconnecting>,
+    link: Arc<ReconnectingLink>,
 }
 
 impl StreamSink {
@@ -88,7 +89,7 @@ impl StreamSink {
         Ok(Self {
             streams: streams.into(),
             fields: StreamFields::new(),
-            link: Arc::new(redis.reconnecting()),
+            link: Arc::new(ReconnectingLink::new(redis.clone())),
         })
     }
 

@@ -16,21 +16,19 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::Failure;
-use super::builder::{Config, StreamBuilder};
 use super::counts::StreamWatch;
 use super::held::HeldStreams;
 use super::id::EntryId;
 use super::lease::{Letter, Refused};
 use super::membership::{Member, members_key};
 use super::origin;
-use super::outbox::{AGAIN_FOR, PAUSE};
 use super::partition::share_slot;
 use super::position::StreamPosition;
 use super::session::{Lasting, Session, default_leases};
-use super::worker::News;
+use super::settings::Config;
+use super::worker::{AGAIN_FOR, News, PAUSE};
 use crate::error::RedisError;
 use crate::letter::Why;
-use crate::server::Redis;
 
 /// How long a stream waits before it is read again because an entry was returned. If a stopping
 /// source returns entries, it does not read them again.
@@ -46,8 +44,8 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 ///
 /// - **A stream has one owner at a time**, under a lease: a group that shares one stream among
 ///   consumers has no order. The other members of the group stand by. To scale, use the dispatcher
-///   within the process, and beyond that [partitions](StreamBuilder::partitions). No other program
-///   may read the streams as the same group.
+///   within the process, and beyond that [partitions](crate::StreamBuilder::partitions). No other
+///   program may read the streams as the same group.
 /// - Streams are shared evenly among the members of the group. A new member gets some. A member
 ///   that stops leaves its own at once, and one that crashes when its lease has run out. The oldest
 ///   members keep their streams, except surplus ones.
@@ -78,8 +76,8 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 ///
 /// # Dead letters
 ///
-/// With [`dead_letters`](StreamBuilder::dead_letters) a letter has the fields of its entry, and
-/// these:
+/// With [`dead_letters`](crate::StreamBuilder::dead_letters) a letter has the fields of its entry,
+/// and these:
 ///
 /// | field | its value, as text |
 /// | --- | --- |
@@ -101,8 +99,9 @@ const REWIND_AFTER: Duration = Duration::from_millis(500);
 /// and the consumer that it has created, and beside the first one
 /// `{stream}:keylane:members:<group>`. If the name of a stream has braces of its own, these keys
 /// contain the name once more. Leases are in keys that begin with
-/// `{keylane-streams:<group>}:keylane:lease`, unless [`leases`](StreamBuilder::leases) sets others.
-/// Replication is asynchronous: a failover can lose acks and entries that the server has confirmed.
+/// `{keylane-streams:<group>}:keylane:lease`, unless [`leases`](crate::StreamBuilder::leases) sets
+/// others. Replication is asynchronous: a failover can lose acks and entries that the server has
+/// confirmed.
 ///
 /// A source has two connections, and one more for each stream that it owns, on which it waits for
 /// new entries. In a cluster it polls each of these streams up to ten times a second instead.
@@ -151,28 +150,6 @@ pub struct StreamSource {
 }
 
 impl StreamSource {
-    /// Begins to build a source for a consumer group.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use keylane_redis::{Redis, StreamSource, StreamTrim};
-    ///
-    /// # fn main() -> Result<(), keylane_redis::ConfigError> {
-    /// let redis = Redis::at("redis://localhost:6379/0")?;
-    /// let source = StreamSource::builder(&redis, "billing")
-    ///     .stream("orders")
-    ///     .key_field("user")
-    ///     .trim(StreamTrim::Settled)
-    ///     .build()?;
-    /// # let _ = source;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder(redis: &Redis, group: impl Into<Bytes>) -> StreamBuilder {
-        StreamBuilder::new(redis, group.into())
-    }
-
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self {
             leases: config.settings.leases.clone(),

@@ -1,25 +1,32 @@
 //! The state that the tasks of a source share, and their messages to it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keylane_leases::Lease;
+use keylane_source::RawMessage;
 use redis::{Value, cmd};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
-use super::answer::{Failure, Fields};
-use super::builder::Config;
+use super::answer::Failure;
 use super::counts::Counters;
 use super::flow::Flow;
 use super::guard::Starts;
 use super::id::EntryId;
 use super::lease::{Acked, Place, StreamLease, TenureId};
-use super::outbox::{PAUSE, StreamOutbox};
-use super::reader::Entry;
+use super::outbox::StreamOutbox;
+use super::resume::Resumes;
+use super::settings::Config;
 use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
+
+/// The pause after a server cannot do it now.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+
+/// How long it retries while other streams wait for that.
+pub(super) const AGAIN_FOR: Duration = Duration::from_secs(5);
 
 /// The pause before a retry of a call that the server refuses for now.
 pub(super) const LONG_PAUSE: Duration = Duration::from_secs(1);
@@ -124,43 +131,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a group that is gone would begin again, by the number of its stream.
-#[derive(Debug, Default)]
-pub(super) struct Resumes(Mutex<HashMap<u32, Resume>>);
-
-/// The last state of a stream that its owner knew.
-#[derive(Clone, Debug)]
-pub(super) struct Resume {
-    /// All entries up to this one had settled.
-    pub(super) settled: EntryId,
-    /// The token of the owner; then its consumer.
-    pub(super) token: Arc<str>,
-    pub(super) consumer: Arc<str>,
-    pub(super) seen: Option<Seen>,
-}
-
-/// An entry that the stream had. A stream that was created again under its name may have an entry
-/// with the same id; its content tells the two apart.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) id: EntryId,
-    pub(super) fields: Fields,
-}
-
-impl Resumes {
-    pub(super) fn get(&self, stream: u32) -> Option<Resume> {
-        self.all().get(&stream).cloned()
-    }
-
-    pub(super) fn set(&self, stream: u32, resume: Resume) {
-        self.all().insert(stream, resume);
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<u32, Resume>> {
-        lock(&self.0)
-    }
-}
-
 /// News for a source.
 pub(super) enum News {
     Gained(Box<Gained>),
@@ -183,6 +153,15 @@ pub(super) enum News {
     PartRecovered(String),
     /// The connection does not work, or the server refuses a necessary call.
     Failed(RedisError),
+}
+
+/// An entry that waits to be handed over.
+pub(super) struct Entry {
+    pub(super) id: EntryId,
+    pub(super) attempts: u32,
+    pub(super) is_new: bool,
+    pub(super) bytes: usize,
+    pub(super) message: RawMessage,
 }
 
 /// A stream that is owned from now on.

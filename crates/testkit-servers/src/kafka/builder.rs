@@ -1,14 +1,11 @@
 //! The settings of a cluster.
 
-use crate::ServerError;
-use crate::daemon::on_thread;
-use crate::kafka::Kafka;
 use crate::kafka::java::Machine;
 
 /// The most nodes of a cluster.
 const MOST: usize = 3;
 
-/// The settings of a [`Kafka`], each with a default.
+/// The settings of a [`Kafka`](crate::Kafka), each with a default.
 ///
 /// # Examples
 ///
@@ -92,25 +89,5 @@ impl KafkaBuilder {
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.push((name.into(), value.into()));
         self
-    }
-
-    /// Creates the cluster, starts its nodes and waits until each of them answers and sees all
-    /// others, at most 60 s.
-    ///
-    /// # Errors
-    ///
-    /// [`Missing`](ServerError::Missing) if Java or Kafka is not installed;
-    /// [`Program`](ServerError::Program) or [`Ended`](ServerError::Ended) with Kafka's error text
-    /// if a property is wrong; the other variants if a node does not start.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside a Tokio runtime.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the cluster ends and its folder is removed as soon as it is ready.
-    pub async fn start(self) -> Result<Kafka, ServerError> {
-        on_thread(move || Kafka::create(&self)).await
     }
 }

@@ -137,7 +137,7 @@ impl Kafka {
     }
 
     /// Creates the cluster. Blocks the thread, which runs no task of a runtime.
-    pub(super) fn create(settings: &KafkaBuilder) -> Result<Self, ServerError> {
+    fn create(settings: &KafkaBuilder) -> Result<Self, ServerError> {
         let inner = Inner::start(settings, free_port)?;
         Ok(Self {
             inner: Arc::new(inner),
@@ -363,6 +363,28 @@ impl Kafka {
         nodes
             .get(node)
             .unwrap_or_else(|| panic!("no node {node}: the cluster has {count}, from 0 on"))
+    }
+}
+
+impl KafkaBuilder {
+    /// Creates the cluster, starts its nodes and waits until each of them answers and sees all
+    /// others, at most 60 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](ServerError::Missing) if Java or Kafka is not installed;
+    /// [`Program`](ServerError::Program) or [`Ended`](ServerError::Ended) with Kafka's error text
+    /// if a property is wrong; the other variants if a node does not start.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the cluster ends and its folder is removed as soon as it is ready.
+    pub async fn start(self) -> Result<Kafka, ServerError> {
+        on_thread(move || Kafka::create(&self)).await
     }
 }
 

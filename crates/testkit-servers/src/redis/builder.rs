@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use crate::ServerError;
-use crate::daemon::on_thread;
-use crate::redis::{Redis, RedisCluster, RedisKind};
+use crate::redis::RedisKind;
 
 /// When the server writes its append-only file to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -18,7 +16,8 @@ pub enum Fsync {
     No,
 }
 
-/// The settings of a [`Redis`] or a [`RedisCluster`], each with a default.
+/// The settings of a [`Redis`](crate::Redis) or a [`RedisCluster`](crate::RedisCluster), each with
+/// a default.
 ///
 /// # Examples
 ///
@@ -70,34 +69,22 @@ impl RedisBuilder {
 
     /// Sets when the append-only file is written to the disk; by default [`Fsync::Always`].
     ///
-    /// A confirmed write outlives [`kill`](Redis::kill) with all three: the system still has it.
-    /// `argument("appendonly", "no")` switches the file off.
+    /// A confirmed write outlives [`kill`](crate::Redis::kill) with all three: the system still has
+    /// it. `argument("appendonly", "no")` switches the file off.
     pub fn appendfsync(mut self, fsync: Fsync) -> Self {
         self.fsync = fsync;
         self
     }
 
-    /// Sets the password that clients need; by default none. It is in [`Redis::url`].
+    /// Sets the password that clients need; by default none. It is in
+    /// [`Redis::url`](crate::Redis::url).
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// Makes it a replica of `primary`, which must run. [`start`](Self::start) waits until it has
-    /// the data of the primary, and has written them to its own file.
-    ///
-    /// Each time a replica gets all data anew, its file is complete a moment later: when
-    /// `aof_rewrite_in_progress` of `INFO persistence` is 0. A replica that is killed before that
-    /// starts again without data.
-    pub fn replica_of(mut self, primary: &Redis) -> Self {
-        self.primary = Some(Primary {
-            port: primary.port(),
-            password: primary.password().map(str::to_owned),
-        });
-        self
-    }
-
-    /// Gives it a clock of its own, which [`Redis::set_clock`] sets while it runs.
+    /// Gives it a clock of its own, which [`Redis::set_clock`](crate::Redis::set_clock) sets while
+    /// it runs.
     pub fn own_clock(mut self) -> Self {
         self.has_own_clock = true;
         self
@@ -112,47 +99,6 @@ impl RedisBuilder {
     pub fn argument(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.arguments.push((name.into(), value.into()));
         self
-    }
-
-    /// Creates the server, starts it and waits until it answers, at most 60 s.
-    ///
-    /// # Errors
-    ///
-    /// [`Missing`](ServerError::Missing) if the server is not installed;
-    /// [`Ended`](ServerError::Ended) with the server's error text if a directive is wrong;
-    /// [`NotReady`](ServerError::NotReady) if the primary of a replica does not answer; the other
-    /// variants if the server does not start.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside a Tokio runtime.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the server ends and its folder is removed as soon as it is ready.
-    pub async fn start(self) -> Result<Redis, ServerError> {
-        on_thread(move || Redis::create(&self)).await
-    }
-
-    /// Creates a cluster of so many nodes with these settings, each of them a primary, and waits
-    /// until all nodes take commands, at most 60 s.
-    ///
-    /// # Errors
-    ///
-    /// The same as those of [`start`](Self::start); [`Ended`](ServerError::Ended) if these are the
-    /// settings of a replica: in a cluster a command makes a node a replica.
-    ///
-    /// # Panics
-    ///
-    /// Panics if `nodes` is 0, and outside a Tokio runtime.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, the cluster ends and its folders are removed as soon as it is
-    /// ready.
-    pub async fn start_cluster(self, nodes: usize) -> Result<RedisCluster, ServerError> {
-        assert!(nodes > 0, "a cluster has one node at least");
-        on_thread(move || RedisCluster::create(&self, nodes)).await
     }
 }
 

@@ -64,7 +64,7 @@ impl RedisCluster {
     }
 
     /// Creates the cluster. Blocks the thread.
-    pub(super) fn create(settings: &RedisBuilder, nodes: usize) -> Result<Self, ServerError> {
+    fn create(settings: &RedisBuilder, nodes: usize) -> Result<Self, ServerError> {
         let start = |_| Redis::create_node(settings);
         let nodes: Vec<_> = (0..nodes).map(start).collect::<Result<_, _>>()?;
         for (index, node) in nodes.iter().enumerate() {
@@ -130,6 +130,29 @@ impl RedisCluster {
     pub async fn ready(&self) -> Result<(), ServerError> {
         let nodes: Vec<_> = self.nodes.iter().map(Redis::share).collect();
         on_thread(move || await_ready(&nodes)).await
+    }
+}
+
+impl RedisBuilder {
+    /// Creates a cluster of so many nodes with these settings, each of them a primary, and waits
+    /// until all nodes take commands, at most 60 s.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`start`](Self::start); [`Ended`](ServerError::Ended) if these are the
+    /// settings of a replica: in a cluster a command makes a node a replica.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `nodes` is 0, and outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the cluster ends and its folders are removed as soon as it is
+    /// ready.
+    pub async fn start_cluster(self, nodes: usize) -> Result<RedisCluster, ServerError> {
+        assert!(nodes > 0, "a cluster has one node at least");
+        on_thread(move || RedisCluster::create(&self, nodes)).await
     }
 }
 

@@ -14,7 +14,7 @@ use crate::daemon::{Daemon, PORTS, is_port_taken, on_thread, temporary_folder};
 use crate::port::free_port;
 use crate::process::Program;
 use crate::program::tail;
-use crate::redis::builder::RedisBuilder;
+use crate::redis::builder::{Primary, RedisBuilder};
 use crate::redis::clock::Clock;
 use crate::redis::directives::{Place, arguments};
 use crate::redis::resp::{self, Reply};
@@ -103,13 +103,8 @@ impl Redis {
         RedisBuilder::new(kind)
     }
 
-    /// Creates a server. Blocks the thread, which runs no task of a runtime.
-    pub(super) fn create(settings: &RedisBuilder) -> Result<Self, ServerError> {
-        Inner::start(settings, false, free_port).map(Self::new)
-    }
-
     /// Creates a server that is the only node of its cluster and has no slots yet. Blocks the
-    /// thread.
+    /// thread, which runs no task of a runtime.
     pub(super) fn create_node(settings: &RedisBuilder) -> Result<Self, ServerError> {
         Inner::start(settings, true, free_port).map(Self::new)
     }
@@ -329,6 +324,42 @@ impl Redis {
     ) -> Result<T, ServerError> {
         let inner = Arc::clone(&self.inner);
         on_thread(move || operation(&inner)).await
+    }
+}
+
+impl RedisBuilder {
+    /// Makes it a replica of `primary`, which must run. [`start`](Self::start) waits until it has
+    /// the data of the primary, and has written them to its own file.
+    ///
+    /// Each time a replica gets all data anew, its file is complete a moment later: when
+    /// `aof_rewrite_in_progress` of `INFO persistence` is 0. A replica that is killed before that
+    /// starts again without data.
+    pub fn replica_of(mut self, primary: &Redis) -> Self {
+        self.primary = Some(Primary {
+            port: primary.port(),
+            password: primary.password().map(str::to_owned),
+        });
+        self
+    }
+
+    /// Creates the server, starts it and waits until it answers, at most 60 s.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](ServerError::Missing) if the server is not installed;
+    /// [`Ended`](ServerError::Ended) with the server's error text if a directive is wrong;
+    /// [`NotReady`](ServerError::NotReady) if the primary of a replica does not answer; the other
+    /// variants if the server does not start.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server ends and its folder is removed as soon as it is ready.
+    pub async fn start(self) -> Result<Redis, ServerError> {
+        on_thread(move || Inner::start(&self, false, free_port).map(Redis::new)).await
     }
 }
 

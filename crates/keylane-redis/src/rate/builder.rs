@@ -1,4 +1,4 @@
-//! The settings of a rate.
+//! The builder of a rate.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,39 +8,17 @@ use bytes::Bytes;
 use super::SharedRate;
 use super::bucket::Borrowing;
 use super::limits::Limits;
+use super::policy::WhenAway;
 use super::server::Server;
 use super::shared::Shared;
 use super::spec::Quota;
 use crate::error::ConfigError;
 use crate::names;
+use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
 
 /// The longest time for which a permit may be kept.
 const LONGEST_KEEP: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// What happens while the server is away.
-///
-/// The server is away when a call has failed with a temporary error, or was not answered for as
-/// long as permits are kept. It is asked again after 50 milliseconds, then at growing pauses of up
-/// to a second.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenAway {
-    /// Nothing starts, except with permits that were borrowed before.
-    #[default]
-    Stop,
-    /// Each process goes on with its share of the rates: the rate and the burst divided by the
-    /// number of processes, with a burst of 1 at least.
-    ///
-    /// If there are no more processes than this number, all together start no more than the rates
-    /// allow, with a burst of one for each process where that is more. A process begins with its
-    /// whole share of the burst, and does not count the permits that it got from the server: each
-    /// change between the two can cost one more burst.
-    LocalShare {
-        /// The largest number of processes.
-        processes: u32,
-    },
-}
 
 /// Builds a [`SharedRate`].
 ///
@@ -72,11 +50,12 @@ pub struct SharedRateBuilder {
     when_away: WhenAway,
 }
 
-impl SharedRateBuilder {
-    pub(super) fn new(redis: &Redis, name: Bytes) -> Self {
-        Self {
+impl SharedRate {
+    /// Begins to build a rate of this name.
+    pub fn builder(redis: &Redis, name: impl Into<Bytes>) -> SharedRateBuilder {
+        SharedRateBuilder {
             redis: redis.clone(),
-            name,
+            name: name.into(),
             per_key: None,
             total: None,
             borrowing: Borrowing {
@@ -86,7 +65,9 @@ impl SharedRateBuilder {
             when_away: WhenAway::default(),
         }
     }
+}
 
+impl SharedRateBuilder {
     /// Sets the rate for each key. Without it all keys are one.
     pub fn per_key(mut self, rate: Quota) -> Self {
         self.per_key = Some(rate);
@@ -150,7 +131,7 @@ impl SharedRateBuilder {
             self.total.map(|rate| rate.limit("total")).transpose()?,
             processes,
         );
-        let server = Server::new(self.redis.reconnecting(), &self.name, limits);
+        let server = Server::new(ReconnectingLink::new(self.redis), &self.name, limits);
         let shared = Shared::new(server, limits, self.borrowing, self.when_away);
         Ok(SharedRate::new(self.name, shared))
     }
