@@ -10,7 +10,7 @@ use super::turn::{Claimed, MessageRef};
 use super::uncommitted;
 
 /// The claim under which a message was handed over. Keep it in the decoded message, and a handler
-/// can [finish in a transaction](SqlInbox::begin).
+/// can [finish in a transaction](super::SqlInbox::begin).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Claim {
     pub(super) worker: u64,
