@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::settings::{LONGEST_TTL, SHORTEST_TTL};
+use crate::ttl::{LONGEST_TTL, SHORTEST_TTL};
 
 /// The reason why leases could not be opened.
 #[non_exhaustive]

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::error::AcquireError;
 use crate::lease::Lease;
-use crate::leases::Leases;
+use crate::leases::{Leases, check_ttl};
 
 /// How long a lease stays while no message of its key is here.
 const LINGER: Duration = Duration::from_secs(1);
@@ -66,17 +66,32 @@ pub struct Lanes<F> {
     linger: Duration,
 }
 
-impl<F> Lanes<F> {
-    pub(crate) fn new(leases: Leases, ttl: Duration, key: F) -> Self {
-        Self {
-            leases,
+impl Leases {
+    /// Returns the leases of lanes, for `Builder::leased_by`: see [`Lanes`].
+    ///
+    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` converts a
+    /// key to bytes: always the same bytes, in all processes, and other bytes for another key.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Ttl`] for another time to live.
+    pub fn lanes<K, F, B>(&self, ttl: Duration, key: F) -> Result<Lanes<F>, AcquireError>
+    where
+        F: Fn(&K) -> B,
+        B: AsRef<[u8]>,
+    {
+        check_ttl(ttl)?;
+        Ok(Lanes {
+            leases: self.clone(),
             ttl,
             key,
             prefix: Bytes::new(),
             linger: LINGER,
-        }
+        })
     }
+}
 
+impl<F> Lanes<F> {
     /// Sets the prefix of the keys of the leases: empty by default.
     pub fn prefix(mut self, prefix: impl Into<Bytes>) -> Self {
         self.prefix = prefix.into();

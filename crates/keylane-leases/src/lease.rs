@@ -3,13 +3,12 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
 
 use crate::error::LeaseLost;
-use crate::shared::Shared;
+use crate::shared::Grant;
 use crate::store::Token;
 use crate::term::TermWatch;
 
@@ -27,35 +26,27 @@ use crate::term::TermWatch;
 /// a moment later.
 #[must_use = "a lease is released when it is dropped"]
 pub struct Lease {
-    key: Bytes,
-    token: Token,
-    term: TermWatch,
-    shared: Arc<Shared>,
+    grant: Grant,
 }
 
 impl Lease {
     /// Returns the state of the lease, for a lane of `keylane`.
     pub(crate) fn term(&self) -> &TermWatch {
-        &self.term
+        &self.grant.term
     }
 
-    pub(crate) fn new(key: Bytes, token: Token, term: TermWatch, shared: Arc<Shared>) -> Self {
-        Self {
-            key,
-            token,
-            term,
-            shared,
-        }
+    pub(crate) fn new(grant: Grant) -> Self {
+        Self { grant }
     }
 
     /// Returns the key of the lease.
     pub fn key(&self) -> &Bytes {
-        &self.key
+        &self.grant.key
     }
 
     /// Returns the fencing token: higher than those of all earlier holders.
     pub fn token(&self) -> Token {
-        self.token
+        self.grant.token
     }
 
     /// Checks that the lease is still held, by the clock of this process.
@@ -64,7 +55,7 @@ impl Lease {
     ///
     /// [`LeaseLost`] gives the reason.
     pub fn check(&self) -> Result<(), LeaseLost> {
-        self.term.check()
+        self.grant.term.check()
     }
 
     /// Waits until the lease is lost. It returns a tenth of the time to live before another process
@@ -74,7 +65,7 @@ impl Lease {
     ///
     /// The call only waits.
     pub async fn lost(&self) -> LeaseLost {
-        self.term.lost().await
+        self.grant.term.lost().await
     }
 
     /// Runs a future under the lease. When the lease is lost, the future is dropped before this
@@ -133,7 +124,7 @@ impl Lease {
     ///
     /// The lease is released even if the future is dropped.
     pub async fn release(self) {
-        let told = self.shared.release(&self.key, self.token);
+        let told = self.grant.release();
         drop(self);
         if let Some(told) = told {
             // Without an answer the leases have ended, and released it before.
@@ -142,16 +133,10 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let _ = self.shared.release(&self.key, self.token);
-    }
-}
-
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lease")
-            .field("token", &self.token)
+            .field("token", &self.token())
             .field("state", &self.check())
             .finish_non_exhaustive()
     }

@@ -10,11 +10,11 @@ use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, watch};
 
 use crate::error::{AcquireError, OpenError};
 use crate::keeper::Keeper;
-use crate::lanes::Lanes;
 use crate::lease::Lease;
-use crate::settings::{LONGEST_TTL, SHORTEST_TTL, Settings};
+use crate::settings::Settings;
 use crate::shared::{Refusal, Shared};
 use crate::store::{LeaseStore, Owner, Wish, random_bits};
+use crate::ttl::{LONGEST_TTL, SHORTEST_TTL};
 
 /// The least pause. When a lease has just run out at the store, the next call comes soon, but not
 /// in a busy loop.
@@ -166,23 +166,6 @@ impl Leases {
             })
     }
 
-    /// Returns the leases of lanes, for `Builder::leased_by`: see [`Lanes`].
-    ///
-    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` converts a
-    /// key to bytes: always the same bytes, in all processes, and other bytes for another key.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::Ttl`] for another time to live.
-    pub fn lanes<K, F, B>(&self, ttl: Duration, key: F) -> Result<Lanes<F>, AcquireError>
-    where
-        F: Fn(&K) -> B,
-        B: AsRef<[u8]>,
-    {
-        check_ttl(ttl)?;
-        Ok(Lanes::new(self.clone(), ttl, key))
-    }
-
     /// Returns whether there are as many leases as there may be, so that another one waits.
     pub(crate) fn is_full(&self) -> bool {
         let places = &self.handle.shared.places;
@@ -219,7 +202,7 @@ impl Leases {
         let answer = self.handle.shared.ask(wish, place)?.await;
         // Without an answer the task has ended.
         let answer = answer.unwrap_or(Err(AcquireError::Closed));
-        answer.map_err(Refusal::Error)
+        answer.map(Lease::new).map_err(Refusal::Error)
     }
 
     /// Returns three quarters to five quarters of the setting, so that waiters do not ask together.
@@ -249,7 +232,7 @@ fn wish(key: impl Into<Bytes>, ttl: Duration) -> Result<Wish, AcquireError> {
     Ok(Wish::new(key, ttl))
 }
 
-fn check_ttl(ttl: Duration) -> Result<(), AcquireError> {
+pub(crate) fn check_ttl(ttl: Duration) -> Result<(), AcquireError> {
     match (SHORTEST_TTL..=LONGEST_TTL).contains(&ttl) {
         true => Ok(()),
         false => Err(AcquireError::Ttl(ttl)),

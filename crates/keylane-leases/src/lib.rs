@@ -50,7 +50,10 @@ mod lanes;
 pub use lanes::Lanes;
 
 mod settings;
-pub use settings::{LONGEST_TTL, SHORTEST_TTL, Settings};
+pub use settings::Settings;
+
+mod ttl;
+pub use ttl::{LONGEST_TTL, SHORTEST_TTL};
 
 pub mod error;
 

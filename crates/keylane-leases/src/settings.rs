@@ -4,12 +4,6 @@ use std::time::Duration;
 
 use crate::error::OpenError;
 
-/// The shortest time to live of a lease.
-pub const SHORTEST_TTL: Duration = Duration::from_millis(100);
-
-/// The longest time to live of a lease.
-pub const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The settings of leases. Every setting has a default.
 ///
 /// # Examples

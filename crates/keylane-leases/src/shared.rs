@@ -10,7 +10,6 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::error::{AcquireError, LeaseLost, StoreError};
-use crate::lease::Lease;
 use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table};
 use crate::term::{TermSender, TermWatch};
@@ -55,13 +54,21 @@ struct Entry {
 /// A lease that a caller waits for.
 pub(crate) struct Asked {
     pub(crate) wish: Wish,
-    answer: oneshot::Sender<Result<Lease, AcquireError>>,
+    answer: oneshot::Sender<Result<Grant, AcquireError>>,
 }
 
 /// A lease to release at the store, and the caller that waits for it, if there is one.
 pub(crate) struct Released {
     pub(crate) claim: Claim,
     told: Option<oneshot::Sender<()>>,
+}
+
+/// A lease that was granted. It is released when it is dropped.
+pub(crate) struct Grant {
+    pub(crate) key: Bytes,
+    pub(crate) token: Token,
+    pub(crate) term: TermWatch,
+    shared: Arc<Shared>,
 }
 
 /// The reason why there is no lease.
@@ -90,7 +97,7 @@ impl Shared {
         &self,
         wish: Wish,
         place: OwnedSemaphorePermit,
-    ) -> Result<oneshot::Receiver<Result<Lease, AcquireError>>, Refusal> {
+    ) -> Result<oneshot::Receiver<Result<Grant, AcquireError>>, Refusal> {
         let mut state = self.state();
         if state.stage == Stage::Closed {
             return Err(Refusal::Error(AcquireError::Closed));
@@ -118,7 +125,7 @@ impl Shared {
     }
 
     /// Gives a lease up. Returns `None` if it is not held.
-    pub(crate) fn release(&self, key: &Bytes, token: Token) -> Option<oneshot::Receiver<()>> {
+    fn release(&self, key: &Bytes, token: Token) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let claim = state.table.release(key, token)?;
         let entry = state.terms.remove(key);
@@ -243,7 +250,7 @@ impl Shared {
         answer: Answer,
         sent: Instant,
         now: Instant,
-    ) -> Result<Lease, AcquireError> {
+    ) -> Result<Grant, AcquireError> {
         let token = match answer {
             Answer::Taken { remaining } => return Err(AcquireError::Taken { remaining }),
             Answer::Granted(token) => token,
@@ -254,7 +261,12 @@ impl Shared {
         {
             entry.term.hold(at);
             let term = entry.term.watch();
-            return Ok(Lease::new(wish.key.clone(), token, term, Arc::clone(self)));
+            return Ok(Grant {
+                key: wish.key.clone(),
+                token,
+                term,
+                shared: Arc::clone(self),
+            });
         }
         state.tell_store(Claim::new(wish.key.clone(), token, wish.ttl), None);
         match kept {
@@ -319,6 +331,19 @@ impl State {
 
     fn forget(&mut self, key: &Bytes) {
         self.terms.remove(key);
+    }
+}
+
+impl Grant {
+    /// Gives the lease up. Returns `None` if it is not held.
+    pub(crate) fn release(&self) -> Option<oneshot::Receiver<()>> {
+        self.shared.release(&self.key, self.token)
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let _ = self.release();
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::decode::Decoded;
+use super::decode::Decoder;
 use super::delivery::{Deliveries, Generation};
 use super::error::SourceError;
 use super::features::Features;
@@ -325,8 +325,36 @@ pub trait Source: Send + 'static {
         F: Fn(&RawMessage) -> Result<M, BoxError> + Send + 'static,
         M: Send + Sync + 'static,
     {
-        Decoded::new(self, decode)
+        let (name, features) = (self.name(), self.features());
+        Decoded {
+            decoder: Decoder::new(self, name, features, decode),
+        }
     }
+}
+
+/// A source of raw messages, with a function that decodes them: see [`Source::decode`].
+///
+/// A message that cannot be decoded, because the function returns an error or panics, becomes a
+/// [`RawLetter`](super::RawLetter), in the order of its raw key:
+///
+/// 1. Its letter is delivered when all messages of the same raw key that were handed over before it
+///    have settled. A message that goes back to its source has settled as well.
+/// 2. Messages of that key behind it are decoded and handed over when its letter is durable.
+/// 3. Other keys go on meanwhile. Raw messages without a key have no order.
+/// 4. When the letter is durable, the message settles as [`Outcome::DeadLettered`].
+///
+/// The letters go to the sink given with [`letters`](Self::letters), or else to the inner source if
+/// it [keeps dead letters](Features::dead_letters). With neither the source cannot be consumed.
+///
+/// Messages that wait for a letter count against the limit of `held` messages, and their leases are
+/// extended. They are not in the `stats` until they are handed over or their letter is durable. A
+/// stop does not wait for them: they go back.
+///
+/// The function must give the same answer for the same message. If a message was decoded before, is
+/// [read again](Source::reread) and cannot be decoded then, the source is opened again, and the
+/// message comes anew.
+pub struct Decoded<S: Source<Message = RawMessage>, M, F> {
+    pub(super) decoder: Decoder<S, S::Position, M, F>,
 }
 
 /// The reason why [`Source::receive`] returned.

@@ -69,7 +69,7 @@
 //! duplicate and does not run.
 
 mod contract;
-pub use contract::{Received, Source, StartGuard, StartLater};
+pub use contract::{Decoded, Received, Source, StartGuard, StartLater};
 
 mod noted;
 pub use noted::NotedAttempts;
@@ -90,7 +90,7 @@ mod raw;
 pub use raw::RawMessage;
 
 mod decode;
-pub use decode::{Decoded, DecodedPosition, RawLetter, RawLetterSink};
+pub use decode::{DecodedPosition, RawLetter, RawLetterSink};
 
 mod failure;
 pub use failure::Failure;

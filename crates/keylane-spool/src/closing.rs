@@ -52,14 +52,18 @@ pub struct Closing {
     within: Option<Duration>,
 }
 
-impl Closing {
-    pub(super) fn new(spool: Spool) -> Self {
-        Self {
-            spool,
+impl Spool {
+    /// Accepts no more messages, and delivers the accepted ones. Starts when it is awaited, see
+    /// [`Closing`].
+    pub fn close(&self) -> Closing {
+        Closing {
+            spool: self.clone(),
             within: None,
         }
     }
+}
 
+impl Closing {
     /// Stops delivery after this time, which counts from the first poll by the clock of the spool's
     /// runtime. A batch that is at the sink then counts as not delivered.
     pub fn within(mut self, limit: Duration) -> Self {

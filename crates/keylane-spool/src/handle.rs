@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::accepted::Accepted;
-use super::closing::Closing;
 use super::core::{Flush, Offer, Stage};
 use super::error::{FlushError, PushError};
 use super::message::{Message, Spooled};
@@ -302,12 +301,6 @@ impl Spool {
     /// the message may come back, behind later ones of its key ([`Stats::unconfirmed`]).
     pub fn skip(&self, key: impl AsRef<[u8]>) -> Option<Spooled> {
         self.handle.shared.with(|core| core.skip(key.as_ref()))
-    }
-
-    /// Accepts no more messages, and delivers the accepted ones. Starts when it is awaited, see
-    /// [`Closing`].
-    pub fn close(&self) -> Closing {
-        Closing::new(self.clone())
     }
 
     /// Returns whether the spool takes no more messages.

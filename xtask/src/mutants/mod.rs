@@ -5,7 +5,7 @@
 //! `cargo xtask test` runs, with the same settings. Only the schedule tests try more schedules
 //! here, so that no bug escapes by chance. Patches are applied to a copy of the workspace below
 //! `target/mutants`, never to the workspace. Bugs that change only bodies of functions share one
-//! build of each test, see [`mod@switches`]; the others are planted one after the other. The
+//! build of each test, see [`switches`]; the others are planted one after the other. The
 //! verdict on each bug is kept, see [`mod@verdicts`].
 //!
 //! To plant a new bug, write it into the product, then
@@ -165,7 +165,7 @@ fn switched<'a>(
     chosen: &[&'a Planted],
     run: &mut Run<'a>,
 ) -> Result<Vec<&'a Planted>, Error> {
-    let switches = switches(tree, chosen);
+    let switches = switches_of(tree, chosen);
     let (switched, mut alone) = chosen
         .iter()
         .partition::<Vec<&'a Planted>, _>(|planted| switches.has(&planted.name));
@@ -201,7 +201,7 @@ fn switched<'a>(
 
 /// The bugs that can be switched. One whose patch does not apply is left to be planted alone, which
 /// says why.
-fn switches(tree: &Tree, chosen: &[&Planted]) -> Switches {
+fn switches_of(tree: &Tree, chosen: &[&Planted]) -> Switches {
     let mut switches = Switches::default();
     for planted in chosen {
         if let Ok(changes) = changes(tree, &patches::path(&planted.name)) {

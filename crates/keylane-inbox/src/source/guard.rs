@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use keylane_source::{Outcome, StartGuard, StartLater};
 
-use super::reader::Position;
+use super::position::Position;
 use crate::attempts::Marks;
 
 pub(super) struct MarkGuard(pub(super) Arc<Marks>);

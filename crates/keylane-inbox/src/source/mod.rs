@@ -7,7 +7,10 @@
 //! remembered.
 
 mod reader;
-pub use reader::{InboxSource, Position};
+pub use reader::InboxSource;
+
+mod position;
+pub use position::Position;
 
 mod pages;
 

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::done::DoneWrites;
 use super::guard::MarkGuard;
 use super::pages::{PageEntry, Pages};
+use super::position::Position;
 use super::settings::SourceSettings;
 use crate::attempts::Marks;
 use crate::error::StoreError;
@@ -25,16 +26,6 @@ use crate::store::{InboxStore, Redriven, Settled, Tail};
 /// The most messages, and bytes, that are read at once.
 const PAGE: usize = 1_024;
 const PAGE_BYTES: usize = 1 << 20;
-
-/// The name of a message in its inbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Its sequence in the inbox.
-    pub sequence: u64,
-    key: Bytes,
-    /// The opening of the source that handed it over: a settlement of an older one is stale.
-    opening: u64,
-}
 
 /// The openings of all sources of this process.
 static OPENINGS: AtomicU64 = AtomicU64::new(0);

@@ -1,19 +1,18 @@
 //! The source of raw messages, and the calls of it that must not be dropped halfway.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::delivery::accepted;
-use crate::BoxError;
-use crate::{Settlement, Source, SourceError, SourceLetter};
+use crate::SourceError;
 
 /// A source, and the call of it that is under way.
 ///
-/// [`Source::receive`] is dropped at any await, and the other calls are not: a source may rely on
-/// that. So a call that [`Decoded`](super::Decoded) makes of its own accord, while it receives,
+/// [`Source::receive`](crate::Source::receive) is dropped at any await, and the other calls are not: a source may rely on
+/// that. So a call that [`Decoded`](crate::Decoded) makes of its own accord, while it receives,
 /// lives here. It goes on in the next call, whichever that is.
 pub(super) struct Inner<S> {
     /// Locked by the call that is under way, and by nothing else.
@@ -29,7 +28,7 @@ pub(super) enum Called {
     Letter(u64, Result<(), String>),
 }
 
-impl<S: Source> Inner<S> {
+impl<S> Inner<S> {
     pub(super) fn new(source: S) -> Self {
         Self {
             source: Arc::new(Mutex::new(source)),
@@ -65,33 +64,13 @@ impl<S: Source> Inner<S> {
         self.call = None;
     }
 
-    /// Begins to tell the source of settlements.
-    pub(super) fn settle(&mut self, told: Vec<Settlement<S::Position>>) {
-        let mut source = self.lend();
-        let call = async move { Called::Told(source.settle(&told).await) };
-        self.call = Some(call.boxed());
-    }
-
-    /// Begins to extend leases.
-    pub(super) fn extend(&mut self, held: Vec<S::Position>) {
-        let mut source = self.lend();
-        let call = async move { Called::Told(source.extend(&held).await) };
-        self.call = Some(call.boxed());
-    }
-
-    /// Begins to have the source keep the letter of this key.
-    pub(super) fn dead_letter(&mut self, key: u64, letter: SourceLetter<S::Position>) {
-        let mut source = self.lend();
-        let call = async move {
-            let kept = source.dead_letter(letter);
-            let kept = accepted(async { kept.await.map_err(BoxError::from) }).await;
-            Called::Letter(key, kept)
-        };
-        self.call = Some(call.boxed());
-    }
-
-    fn lend(&self) -> OwnedMutexGuard<S> {
+    /// Begins a call.
+    pub(super) fn begin<C>(&mut self, call: impl FnOnce(OwnedMutexGuard<S>) -> C)
+    where
+        C: Future<Output = Called> + Send + 'static,
+    {
         let source = Arc::clone(&self.source).try_lock_owned();
-        source.expect("a call is finished before the next one")
+        let source = source.expect("a call is finished before the next one");
+        self.call = Some(call(source).boxed());
     }
 }

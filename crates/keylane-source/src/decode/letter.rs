@@ -20,7 +20,7 @@ pub struct RawLetter {
 }
 
 impl RawLetter {
-    /// Returns a letter. For the tests of sinks: [`Decoded`](super::Decoded) makes its own.
+    /// Returns a letter. For the tests of sinks: [`Decoded`](crate::Decoded) makes its own.
     pub fn new(raw: RawMessage, error: impl Into<BoxError>, source: impl Into<String>) -> Self {
         Self {
             raw,

@@ -1,9 +1,8 @@
 //! The position of a delivery of a source that decodes.
 
 use std::fmt;
-use std::sync::Arc;
 
-use crate::{Generation, Outcome, StartGuard, StartLater};
+use crate::Generation;
 
 /// The position of a message that was [decoded](crate::Source::decode): its position in the source
 /// of raw messages, and its raw key. Two positions are equal if they name the same delivery.
@@ -33,27 +32,5 @@ impl<P: Eq> Eq for DecodedPosition<P> {}
 impl<P: fmt::Debug> fmt::Debug for DecodedPosition<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("DecodedPosition").field(&self.inner).finish()
-    }
-}
-
-/// Tells the source of raw messages of attempts.
-pub(super) struct RawGuard<P>(pub(super) Arc<dyn StartGuard<P>>);
-
-impl<P> StartGuard<DecodedPosition<P>> for RawGuard<P> {
-    fn starts(
-        &self,
-        slot: u32,
-        position: &DecodedPosition<P>,
-        attempt: u32,
-    ) -> Result<(), StartLater> {
-        self.0.starts(slot, &position.inner, attempt)
-    }
-
-    fn settles(&self, slot: u32, position: &DecodedPosition<P>, outcome: Outcome) {
-        self.0.settles(slot, &position.inner, outcome);
-    }
-
-    fn holds(&self, position: &DecodedPosition<P>) -> bool {
-        self.0.holds(&position.inner)
     }
 }

@@ -2,30 +2,20 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::health::Change;
+use super::in_flight::InFlight;
+use super::moment::Moment;
 use super::planner::{self, plan};
 use super::{Core, Stage};
 use crate::message::Spooled;
 use crate::policy::Persist;
 use crate::refused::Refused;
 use crate::sink::Fate;
-
-/// A batch or letter in flight.
-#[derive(Debug)]
-pub(super) struct InFlight {
-    id: u64,
-    pub(super) entries: Vec<Entry>,
-    /// Its keys, if other batches may start meanwhile.
-    keys: HashSet<Bytes>,
-    /// It is one refused message, at the dead letters. Its key is halted.
-    pub(super) is_letter: bool,
-}
 
 /// What to send.
 #[derive(Debug)]
@@ -61,15 +51,6 @@ pub(crate) struct Step {
     pub(crate) flights: Vec<Flight>,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) is_over: bool,
-}
-
-/// The inputs of a decision beside the messages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) now: Instant,
-    pub(crate) wall: SystemTime,
-    /// From 0 to 1.
-    pub(crate) dice: f64,
 }
 
 impl Core {

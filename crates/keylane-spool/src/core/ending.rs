@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::intake::{Answer, Arriving};
+use super::arriving::{Answer, Arriving};
 use super::{Core, Left, Stage};
 use crate::error::PushError;
 use crate::journal::DiskError;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Fault, Moment};
+use super::fault::Fault;
+use super::moment::Moment;
 use crate::backoff::Backoff;
 
 /// A change of health.

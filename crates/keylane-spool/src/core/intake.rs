@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use super::arriving::{Arriving, Waiter};
 use super::entry::{Entry, Stored};
 use super::{Core, Stage};
 use crate::error::PushError;
@@ -10,25 +11,6 @@ use crate::journal::is_encodable;
 use crate::message::{Message, Spooled};
 use crate::policy::{AtLimit, Persist};
 use crate::size::size_of;
-
-/// Where a push waits for its message to be on disk.
-pub(crate) type Waiter = oneshot::Receiver<Result<(), PushError>>;
-
-/// An answer to send when the lock is free.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) to: oneshot::Sender<Result<(), PushError>>,
-    pub(crate) result: Result<(), PushError>,
-}
-
-/// A message on its way to the disk.
-#[derive(Debug)]
-pub(super) struct Arriving {
-    pub(super) entry: Entry,
-    /// The push that waits for the message. Until then it is not accepted. The caller may have
-    /// gone.
-    pub(super) waiter: Option<oneshot::Sender<Result<(), PushError>>>,
-}
 
 /// The result of a push.
 #[derive(Debug)]

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use super::delivery::{Flight, Landing, Moment};
+use super::delivery::{Flight, Landing};
 use super::entry::Entry;
 use super::health::Change;
+use super::moment::Moment;
 use super::{Core, Stage};
 use crate::message::Spooled;
 use crate::refused::Refused;

@@ -30,14 +30,20 @@
 // flight are back in the line, and the journal stores those that it lacks. `Ended`: the journal is
 // closed, and the report has the messages that it lacks.
 
+mod arriving;
+pub(super) use arriving::{Answer, Waiter};
+
 mod counts;
 pub(super) use counts::Counts;
 
 mod delivery;
-pub(super) use delivery::{Flight, Landed, Landing, Moment};
+pub(super) use delivery::{Flight, Landed, Landing};
 
 mod ending;
 mod entry;
+
+mod fault;
+pub(super) use fault::Fault;
 
 mod flush;
 pub(super) use flush::Flush;
@@ -47,11 +53,17 @@ mod halted;
 mod health;
 pub(super) use health::Change;
 
+mod in_flight;
+
 mod intake;
-pub(super) use intake::{Answer, Offer, Waiter};
+pub(super) use intake::Offer;
 
 mod letters;
 mod line;
+
+mod moment;
+pub(super) use moment::Moment;
+
 mod planner;
 
 mod settings;
@@ -70,16 +82,16 @@ mod simulation;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use self::delivery::InFlight;
+use self::arriving::Arriving;
 use self::entry::{Entry, Stored};
 use self::halted::Halted;
 use self::health::Health;
-use self::intake::Arriving;
+use self::in_flight::InFlight;
 use self::line::Line;
 use self::tail::Tail;
 use super::backoff::Backoff;
@@ -107,13 +119,6 @@ pub(super) struct Wakes {
     pub(super) settled: bool,
     /// The writer of the journal.
     pub(super) journal: bool,
-}
-
-/// Since when it fails, and why.
-#[derive(Clone, Debug)]
-pub(super) struct Fault<E> {
-    pub(super) since: SystemTime,
-    pub(super) error: E,
 }
 
 /// The remaining messages at the end.

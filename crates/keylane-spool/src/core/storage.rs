@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::SystemTime;
 
+use super::arriving::Answer;
 use super::entry::{Entry, Stored};
-use super::intake::Answer;
-use super::{Core, Fault, Stage};
+use super::fault::Fault;
+use super::{Core, Stage};
 use crate::error::PushError;
 use crate::journal::DiskError;
 use crate::message::Spooled;

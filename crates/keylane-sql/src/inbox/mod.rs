@@ -158,7 +158,10 @@ mod again;
 mod backend;
 
 mod claim;
-pub use claim::{Claim, Committed, SqlTransaction};
+pub use claim::Claim;
+
+mod commit;
+pub use commit::{Committed, SqlTransaction};
 
 mod headers;
 
@@ -213,6 +216,9 @@ use crate::tables::Tables;
 /// The longest time to enter another history of the database: that reads all lanes, keys and
 /// messages, on a server that may have none of them in memory.
 const ENTERING: Duration = Duration::from_secs(600);
+
+/// The connections that are reserved for the source: see the README.
+const OF_SOURCE: u32 = 5;
 
 /// A durable inbox in PostgreSQL, MySQL or MariaDB, shared by any number of processes.
 ///
@@ -302,7 +308,7 @@ impl SqlInbox {
                 tables: tables.clone(),
                 history,
                 settings,
-                begins: Arc::new(Semaphore::new(claim::begins(database))),
+                begins: Arc::new(Semaphore::new(begins(database))),
                 tail: watch::Sender::new(tail),
                 redriven: Mutex::default(),
                 is_closed: AtomicBool::new(false),
@@ -454,6 +460,11 @@ impl SqlInbox {
         let redriven = self.shared.redriven.lock();
         redriven.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns how many transactions of handlers may be open at a time.
+fn begins(database: &Database) -> usize {
+    database.most().saturating_sub(OF_SOURCE).max(1) as usize
 }
 
 async fn enter(backend: &dyn Backend, call_limit: Duration) -> Result<(), SqlError> {

@@ -11,7 +11,7 @@ use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySqlPool, Row};
 
-use super::{id_of, in_order, start_of, taken};
+use super::row::{id_of, in_order, start_of, taken};
 use crate::error::SqlError;
 use crate::lent::Lent;
 use crate::literals::{hex, joined};

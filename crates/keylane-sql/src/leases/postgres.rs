@@ -6,7 +6,7 @@ use std::sync::Arc;
 use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
 use sqlx::{AssertSqlSafe, PgPool, Row};
 
-use super::{id_of, start_of, taken};
+use super::row::{id_of, start_of, taken};
 use crate::error::SqlError;
 use crate::lent::Lent;
 use crate::tables::{Quote, Tables};

@@ -55,8 +55,11 @@
 //!
 //! In a test binary, one test for each case: [`conformance_tests!`](crate::conformance_tests).
 
+mod suite;
+pub use suite::run;
+
 mod case;
-pub use case::Case;
+pub use case::{Case, cases};
 
 mod harness;
 pub use harness::{Fault, Harness, Site};
@@ -76,21 +79,6 @@ mod direct;
 mod witness;
 
 mod message;
-
-/// Runs all cases, one after the other.
-pub async fn run<H: Harness>(harness: &H) -> Outcome {
-    let mut outcome = Outcome::default();
-    for case in Case::ALL {
-        let found = case.run(harness).await;
-        outcome.found.push((case, found));
-    }
-    outcome
-}
-
-/// Returns all cases, in the order in which [`run`] runs them.
-pub fn cases() -> impl Iterator<Item = Case> {
-    Case::ALL.into_iter()
-}
 
 /// Writes one `#[tokio::test]` for each case of the suite. The argument is an expression that
 /// creates the [`Harness`]; the arguments in brackets, if any, are those of `#[tokio::test]`.

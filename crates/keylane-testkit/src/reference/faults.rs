@@ -5,42 +5,10 @@ use std::time::Duration;
 use keylane::source::RawMessage;
 use tokio::time::Instant;
 
-use super::plan::Storm;
+use super::call::{Call, Loss};
+use super::plan::{Plan, Storm};
 use super::server::ReferenceServer;
 use crate::scenario::Random;
-
-/// The answer of a call whose effect is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Loss {
-    /// Success.
-    #[default]
-    Silent,
-    /// An error.
-    Told,
-}
-
-/// A call of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Call {
-    /// [`Source::open`](keylane::source::Source::open).
-    Open,
-    /// [`Source::receive`](keylane::source::Source::receive).
-    Receive,
-    /// [`Source::settle`](keylane::source::Source::settle).
-    Settle,
-    /// [`Source::confirm`](keylane::source::Source::confirm).
-    Confirm,
-    /// [`Source::release`](keylane::source::Source::release).
-    Release,
-    /// [`Source::extend`](keylane::source::Source::extend).
-    Extend,
-    /// [`Source::reread`](keylane::source::Source::reread).
-    Reread,
-    /// [`Source::dead_letter`](keylane::source::Source::dead_letter).
-    DeadLetter,
-    /// [`Source::close`](keylane::source::Source::close).
-    Close,
-}
 
 /// Orders faults: see [`ReferenceServer::faults`].
 #[derive(Clone, Debug)]
@@ -48,11 +16,16 @@ pub struct Faults {
     server: ReferenceServer,
 }
 
-impl Faults {
-    pub(super) fn new(server: ReferenceServer) -> Self {
-        Self { server }
+impl ReferenceServer {
+    /// Returns a handle to order faults.
+    pub fn faults(&self) -> Faults {
+        Faults {
+            server: self.clone(),
+        }
     }
+}
 
+impl Faults {
     /// Loses the next `times` settlements. A silent loss makes the next `confirm` fail, unless that
     /// is lost as well.
     pub fn lose_settles(&self, times: usize, loss: Loss) {
@@ -148,7 +121,6 @@ impl Faults {
 
     /// Cancels all earlier orders.
     pub fn none(&self) {
-        self.server
-            .plan(|plan| *plan = super::plan::Plan::default());
+        self.server.plan(|plan| *plan = Plan::default());
     }
 }

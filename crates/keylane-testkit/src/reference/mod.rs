@@ -47,7 +47,10 @@ mod source;
 pub use source::ReferenceSource;
 
 mod faults;
-pub use faults::{Call, Faults, Loss};
+pub use faults::Faults;
+
+mod call;
+pub use call::{Call, Loss};
 
 mod entry;
 pub use entry::{Counts, Entry, Fate, KeptLetter, MessageState};

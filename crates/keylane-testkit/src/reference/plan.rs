@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::faults::{Call, Loss};
+use super::call::{Call, Loss};
+use crate::scenario::Random;
 
 /// Faults that were ordered and have not happened yet.
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ pub(super) struct Plan {
 /// Each message is handed over again, at random times.
 #[derive(Debug)]
 pub(super) struct Storm {
-    pub(super) random: crate::scenario::Random,
+    pub(super) random: Random,
     /// Within this time after its first delivery.
     pub(super) within: Duration,
 }

@@ -7,9 +7,7 @@ use keylane::source::{Features, RawMessage};
 use tokio::sync::Notify;
 
 use super::entry::{Counts, Entry, KeptLetter, MessageState};
-use super::faults::Faults;
 use super::plan::Plan;
-use super::source::ReferenceSource;
 use super::state::State;
 use crate::scenario::within;
 
@@ -64,11 +62,6 @@ impl ReferenceServer {
     /// Returns its features.
     pub fn features(&self) -> Features {
         self.lock().features
-    }
-
-    /// Returns a new source of this server.
-    pub fn source(&self) -> ReferenceSource {
-        ReferenceSource::new(self.clone())
     }
 
     /// Adds messages, in this order.
@@ -129,11 +122,6 @@ impl ReferenceServer {
     /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.lock().counts
-    }
-
-    /// Returns a handle to order faults.
-    pub fn faults(&self) -> Faults {
-        Faults::new(self.clone())
     }
 
     /// Asks for all partitions back. After a session has released one, the session that owns the

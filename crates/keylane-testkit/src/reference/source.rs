@@ -11,7 +11,7 @@ use keylane::source::{
 };
 use tokio::time::Instant;
 
-use super::faults::{Call, Loss};
+use super::call::{Call, Loss};
 use super::guard::AttemptCounter;
 use super::place::Place;
 use super::plan::take;
@@ -34,14 +34,17 @@ enum Look {
     Stalled,
 }
 
-impl ReferenceSource {
-    pub(super) fn new(server: ReferenceServer) -> Self {
-        Self {
-            server,
+impl ReferenceServer {
+    /// Returns a new source of this server.
+    pub fn source(&self) -> ReferenceSource {
+        ReferenceSource {
+            server: self.clone(),
             session: None,
         }
     }
+}
 
+impl ReferenceSource {
     /// Runs the checks at the start of each call.
     async fn begin(&self, call: Call) -> Result<u64, SourceError> {
         let delay = self.server.lock().plan.delay;

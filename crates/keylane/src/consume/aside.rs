@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use keylane_rt::{NumberMap, OwnedSemaphorePermit};
 
-use super::inlet::Waiting;
+use super::waiting::Waiting;
 use crate::engine::Gate;
 use crate::slots::Slots;
 

@@ -14,6 +14,7 @@ use keylane_rt::unwind::dropped;
 use keylane_rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 
 use super::aside::{Aside, First, kept_of};
+use super::waiting::Waiting;
 use crate::dispatcher::Dispatcher;
 use crate::engine::SourceSlot;
 
@@ -23,18 +24,6 @@ const AT_ONCE: usize = 256;
 /// Fewest messages that are placed in one go. A lane is only seen to be full when the dispatcher
 /// has got to them, so this is how much deeper than its capacity a source can make it.
 const FEWEST_AT_ONCE: usize = 64;
-
-/// A message that is not in its lane yet.
-pub(super) struct Waiting<K, M> {
-    pub(super) key: Option<K>,
-    pub(super) hash: u64,
-    weight: u32,
-    /// `None`: it is settled already, and only to be run.
-    pub(super) slot: Option<u32>,
-    message: M,
-    /// The right to enter its full lane.
-    gate: Option<OwnedSemaphorePermit>,
-}
 
 pub(super) struct Inlet<K, M, O, E> {
     pub(super) dispatcher: Dispatcher<K, M, O, E>,

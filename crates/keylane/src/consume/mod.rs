@@ -123,6 +123,8 @@ mod held;
 
 mod parts;
 
+mod waiting;
+
 mod aside;
 
 mod inlet;

@@ -2,7 +2,7 @@
 
 use sqlx::{MySqlPool, Row};
 
-use super::history::History;
+use super::history_name::History;
 use super::script::Script;
 use crate::error::SqlError;
 use crate::inbox::claim::{Claim, Finish};

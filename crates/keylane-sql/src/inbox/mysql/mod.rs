@@ -19,7 +19,9 @@ mod commit;
 pub(super) use commit::{begin, commit};
 
 mod history;
-pub(super) use history::History;
+
+mod history_name;
+pub(super) use history_name::History;
 
 mod script;
 

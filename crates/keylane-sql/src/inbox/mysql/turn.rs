@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 use sqlx::Row;
 use sqlx::mysql::MySqlRow;
 
-use super::history::standing_of;
+use super::history::{ELSEWHERE, standing_of};
 use super::script::Script;
 use super::{BEGIN, MESSAGE, MySql, message_of};
 use crate::error::SqlError;
@@ -35,7 +35,6 @@ const OURS: i64 = 0;
 const GONE: i64 = 1;
 const FOUND: i64 = 2;
 const WAITS: i64 = 3;
-pub(super) const ELSEWHERE: i64 = 4;
 
 /// Whether the worker has joined in the history of this server. It is read once, before anything
 /// else.

@@ -1,17 +1,12 @@
-//! The history of a database, and the steps to enter another one.
+//! The steps to enter another history.
 
 use sqlx::Row;
 
-use super::Postgres;
+use super::{Postgres, to_column};
 use crate::error::SqlError;
 use crate::inbox::again::again;
 use crate::inbox::turn::WorkerState;
 use crate::lent::Lent;
-
-/// The name of this history: the cluster, and its timeline, which changes with each promotion.
-/// Every role may read it.
-pub(super) const HERE: &str = "((select system_identifier from pg_control_system()) || '/'
-    || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
 
 /// Whether a worker has joined in another history.
 const ELSEWHERE: &str =
@@ -97,7 +92,7 @@ impl Postgres {
 
     /// Returns the state of a worker that cannot renew.
     pub(super) async fn standing(&self, worker: u64) -> Result<WorkerState, SqlError> {
-        let query = sqlx::query(self.text(ELSEWHERE)).bind(super::to_column(worker));
+        let query = sqlx::query(self.text(ELSEWHERE)).bind(to_column(worker));
         let rows = self.rows(query).await?;
         Ok(match rows.first() {
             None => WorkerState::RunOut,

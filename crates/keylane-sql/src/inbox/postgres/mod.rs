@@ -51,8 +51,13 @@ impl fmt::Debug for Postgres {
     }
 }
 
+/// The name of this history: the cluster, and its timeline, which changes with each promotion.
+/// Every role may read it.
+const HERE: &str = "((select system_identifier from pg_control_system()) || '/'
+    || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
+
 fn text(tables: &Tables, template: &str) -> AssertSqlSafe<String> {
-    let template = template.replace("{here}", history::HERE);
+    let template = template.replace("{here}", HERE);
     AssertSqlSafe(tables.statement(&template, Quote::Postgres))
 }
 

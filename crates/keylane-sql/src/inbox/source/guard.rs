@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;
 use super::super::uncommitted::{self, InHand};
-use super::reader::Position;
+use super::position::Position;
 
 #[derive(Debug)]
 pub(super) struct Starts {

@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::turn::{Claimed, MessageRef};
+use super::call::{Call, CallResult, PAUSES};
 use super::failures::{Failures, Part};
-use super::reader::{Call, CallResult, PAUSES, Position};
+use super::position::Position;
 use crate::error::SqlError;
 
 pub(super) struct Letters {

@@ -7,6 +7,8 @@
 //! [`RoundTrip`]: super::turn::RoundTrip
 //! [`Lanes`]: lanes::Lanes
 
+mod call;
+
 mod failures;
 
 mod guard;
@@ -15,8 +17,11 @@ mod lanes;
 
 mod letters;
 
+mod position;
+pub use position::Position;
+
 mod reader;
-pub use reader::{Position, SqlSource};
+pub use reader::SqlSource;
 
 mod session;
 

@@ -15,20 +15,19 @@ use keylane_source::{
     SourceError, SourceLetter, StartGuard,
 };
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::claim::Claim;
-use super::super::lane::LaneId;
-use super::super::turn::{Answer, Found, MessageRef, RoundTrip, WorkerState};
-use super::super::uncommitted;
+use super::super::turn::WorkerState;
+use super::call::{Call, CallResult, PAUSES};
 use super::failures::{Failures, Part};
 use super::guard::Starts;
 use super::lanes::{Lanes, Limits, Ready};
 use super::letters::Letters;
+use super::position::Position;
 use super::session::{self, Session};
 use super::settings::SourceSettings;
 use crate::error::{ErrorKind, SqlError};
@@ -40,48 +39,11 @@ const BULK: usize = 1_024;
 /// How long a lane rests that could not be left because a producer has its key.
 const REST: Duration = Duration::from_millis(100);
 
-/// The first pause after a round trip that failed, and the longest.
-pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
-
 /// The first wait before the source looks again, where the database sends no notifications.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 
 /// The openings of all sources of this process.
 static OPENINGS: AtomicU64 = AtomicU64::new(0);
-
-/// The name of a message in its inbox.
-#[derive(Clone, Debug)]
-pub struct Position {
-    /// The sequence of the message in the inbox.
-    pub sequence: u64,
-    nonce: u64,
-    pub(super) lane: LaneId,
-    /// The last attempt that needs no note.
-    pub(super) noted: u32,
-    /// The opening of the source that handed it over: a settlement of an older one is stale.
-    opening: u64,
-}
-
-impl PartialEq for Position {
-    fn eq(&self, other: &Self) -> bool {
-        (self.name(), self.opening) == (other.name(), other.opening)
-    }
-}
-
-impl Eq for Position {}
-
-impl Position {
-    pub(super) fn name(&self) -> MessageRef {
-        MessageRef {
-            sequence: self.sequence,
-            nonce: self.nonce,
-        }
-    }
-
-    pub(super) fn in_hand(&self) -> uncommitted::InHand {
-        (self.opening, self.sequence)
-    }
-}
 
 /// An inbox in tables as the source of a dispatcher: see [`SqlInbox::source`].
 pub struct SqlSource {
@@ -119,24 +81,12 @@ pub struct SqlSource {
     poll_at: Instant,
 }
 
-pub(super) type Call = JoinHandle<CallResult>;
-
 /// A worker whose claims have changed. It leaves before the source joins anew.
 struct Leaving {
     worker: u64,
     /// The time at which its claims have run out.
     until: Instant,
     left: AbortOnDropHandle<Result<(), SqlError>>,
-}
-
-/// The result of a call to the database.
-pub(super) enum CallResult {
-    RoundTrip(Box<RoundTrip>, Result<Answer, SqlError>),
-    /// `None`: the claims have ended.
-    Lanes(Result<Option<Vec<Found>>, SqlError>),
-    /// The number of attempts, and whether the message is a letter now. False: the claims have
-    /// ended.
-    Letter(Position, u32, Result<bool, SqlError>),
 }
 
 impl SqlInbox {

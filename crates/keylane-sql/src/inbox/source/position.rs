@@ -1,0 +1,39 @@
+//! The position of a message in an inbox.
+
+use super::super::lane::LaneId;
+use super::super::turn::MessageRef;
+use super::super::uncommitted::InHand;
+
+/// The name of a message in its inbox.
+#[derive(Clone, Debug)]
+pub struct Position {
+    /// The sequence of the message in the inbox.
+    pub sequence: u64,
+    pub(super) nonce: u64,
+    pub(super) lane: LaneId,
+    /// The last attempt that needs no note.
+    pub(super) noted: u32,
+    /// The opening of the source that handed it over: a settlement of an older one is stale.
+    pub(super) opening: u64,
+}
+
+impl PartialEq for Position {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name(), self.opening) == (other.name(), other.opening)
+    }
+}
+
+impl Eq for Position {}
+
+impl Position {
+    pub(super) fn name(&self) -> MessageRef {
+        MessageRef {
+            sequence: self.sequence,
+            nonce: self.nonce,
+        }
+    }
+
+    pub(super) fn in_hand(&self) -> InHand {
+        (self.opening, self.sequence)
+    }
+}
