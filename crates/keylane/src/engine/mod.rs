@@ -30,16 +30,16 @@
 //! - `intake/retries.rs` takes the due retries, as fast as the retry budget allows; `intake/due.rs`
 //!   lets each one out of its lane.
 //! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
-//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`keylane_lanes`], and when
-//!   a runner takes it in `next.rs`.
+//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`keylane_lanes`], and
+//!   when a runner takes it in `next.rs`.
 //! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `outcome/left.rs`
 //!   says what becomes of one that leaves its lane without having run.
 //! - It is taken out of its lane at the end in `end/evict.rs`.
 //!
 //! What they share:
 //!
-//! - `shared.rs` has the engine itself. `message/` has the forms of a message, `lane.rs` the types
-//!   of the lanes, `settings.rs` the checked options of the builder.
+//! - `shared.rs` has the engine itself, `launch.rs` starts it. `message/` has the forms of a
+//!   message, `lane.rs` the types of the lanes, `settings.rs` the checked options of the builder.
 //! - `room.rs` counts the capacity and the stalled messages; `clocks.rs` holds the timers;
 //!   `tasks.rs` the tasks of the runners; `memory.rs` remembers versions and rates of keys without
 //!   lanes; `intake/store.rs` asks the version store.
@@ -105,6 +105,9 @@
 mod shared;
 pub(crate) use shared::{Engine, GuardedStarts, Parts, Spawn};
 
+mod launch;
+pub(crate) use launch::launch;
+
 mod message;
 pub(crate) use message::{Accepted, Obligation, Reply};
 
@@ -114,7 +117,6 @@ pub(crate) use settings::{Settings, Share};
 
 // The way of a message.
 mod intake;
-pub(crate) use intake::{Router, serve_store};
 
 mod lane;
 pub(crate) use lane::{Gate, Lane};
@@ -141,7 +143,6 @@ pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, Source
 mod admit;
 
 mod leases;
-pub(crate) use leases::{LaneLeaseTable, serve_leases};
 
 mod revoke;
 
@@ -150,7 +151,7 @@ mod admin;
 mod inspect;
 
 mod reshard;
-pub(crate) use reshard::{Layout, MOST_LANES, Places, Placing, Resharding};
+pub(crate) use reshard::{Layout, MOST_LANES, Places, Placing};
 
 mod end;
 pub(crate) use end::Stage;

@@ -81,9 +81,6 @@ pub(crate) struct Parts<T: Types> {
     pub(crate) limits: RunnerLimits,
     pub(crate) share: Option<Share<T::Output, T::Error>>,
     pub(crate) places: Option<Arc<Places<T::Key>>>,
-    /// The channel to the task that asks the version store.
-    pub(crate) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
-    pub(crate) leases: Option<LaneLeaseTable<T::Key>>,
     pub(crate) runtime: Handle,
     /// Spawns a runner.
     pub(crate) spawn: Spawn<T>,
@@ -166,15 +163,18 @@ impl<T: Spec> Engine<T> {
         self.slow_path.paused.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn new(parts: Parts<T>) -> Self {
+    /// `store_requests` is the channel to the task that asks the version store.
+    pub(super) fn new(
+        parts: Parts<T>,
+        store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
+        leases: Option<LaneLeaseTable<T::Key>>,
+    ) -> Self {
         let Parts {
             settings,
             shards,
             limits,
             share,
             places,
-            store_requests,
-            leases,
             runtime,
             spawn,
         } = parts;

@@ -5,8 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use keylane_lanes::{BatchRules, RunnerLimits};
-use keylane_rt::clock::Ticker;
-use keylane_rt::{self as rt, Arc, Handle, mpsc};
+use keylane_rt::{self as rt, Arc, Handle};
 
 use super::settings::{Builder, Config};
 use crate::batch::{BatchAnswer, BatchHandler};
@@ -14,8 +13,7 @@ use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
-    Batches, Engine, Invoke, LaneLeaseTable, Parts, Places, Resharding, Router, RunnerSlot, Share,
-    Single, Spawn, Tally, run, serve_leases, serve_store,
+    Batches, Engine, Invoke, Parts, Places, RunnerSlot, Share, Single, Spawn, Tally, launch, run,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -87,8 +85,7 @@ where
         self.start(version, Batches::<_, A>::new(handler))
     }
 
-    /// Starts the dispatcher without the types of its handler, of its key function and of its
-    /// hasher.
+    /// Makes the address and the engine, and returns the first handle.
     fn start<O>(
         self,
         version: Option<Arc<Version<M>>>,
@@ -103,83 +100,28 @@ where
             mut config,
             ..
         } = self;
-        let hasher = Arc::new(hasher);
-        let places = config.placing.take().map(|placing| {
-            let hasher = Arc::clone(&hasher);
-            Arc::new(Places::new(placing, move |lane| hasher.hash_one(lane)))
-        });
-        let address = config.address(key, hasher, version);
-        config.start(
-            address,
-            places,
-            Box::new(move |runtime| runners(runtime, invoke)),
-        )
-    }
-}
-
-impl<K, M, E> Config<K, M, E>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    /// Makes the engine, starts its tasks, and returns the first handle.
-    ///
-    /// Compiled once for these types, and not again for each handler.
-    fn start<O>(
-        mut self,
-        address: Address<K, M>,
-        places: Option<Arc<Places<K>>>,
-        runners: Box<dyn FnOnce(Handle) -> Spawn<Of<K, M, O, E>>>,
-    ) -> Result<Dispatcher<K, M, O, E>, BuildError>
-    where
-        O: Send + 'static,
-    {
-        let share = self.take_share()?;
+        let share = config.take_share()?;
         let runtime = rt::runtime().ok_or(BuildError::NoRuntime)?;
         if !rt::has_timers() {
             return Err(BuildError::NoTimers);
         }
 
-        let resharding = places.clone().map(Resharding::new);
-        let store = self.settings.discipline.store();
-        let (store_requests, requests) = store
-            .map(|store| {
-                let (store_requests, requests) = mpsc::unbounded_channel();
-                (store_requests, (store, requests))
-            })
-            .unzip();
-        let leases = self.settings.leases.clone();
-        let (leases, asked_for) = leases
-            .map(|leases| {
-                let (requests, asked_for) = mpsc::unbounded_channel();
-                (
-                    LaneLeaseTable::new(Arc::clone(&leases), requests, Ticker::new(&runtime)),
-                    (leases, asked_for),
-                )
-            })
-            .unzip();
-        let limits = self.limits(rt::workers(&runtime));
-        let engine = Arc::new(Engine::new(Parts {
-            settings: self.settings,
-            shards: self.shards,
+        let hasher = Arc::new(hasher);
+        let places = config.placing.take().map(|placing| {
+            let hasher = Arc::clone(&hasher);
+            Arc::new(Places::new(placing, move |lane| hasher.hash_one(lane)))
+        });
+        let limits = config.limits(rt::workers(&runtime));
+        let address = config.address(key, hasher, version);
+        let (engine, channel) = launch(Parts {
+            settings: config.settings,
+            shards: config.shards,
             limits,
-            runtime: runtime.clone(),
-            spawn: runners(runtime.clone()),
             share,
             places,
-            store_requests,
-            leases,
-        }));
-
-        if let Some((store, requests)) = requests {
-            runtime.spawn(serve_store(Arc::clone(&engine), store, requests));
-        }
-        if let Some((leases, requests)) = asked_for {
-            runtime.spawn(serve_leases(Arc::clone(&engine), leases, requests));
-        }
-        let (channel, ingress) = mpsc::unbounded_channel();
-        runtime.spawn(Router::new(Arc::clone(&engine), ingress, resharding).run());
+            spawn: runners(runtime.clone(), invoke),
+            runtime,
+        });
         Ok(Dispatcher {
             engine,
             channel,

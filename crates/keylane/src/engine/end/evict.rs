@@ -4,8 +4,8 @@ use keylane_lanes::{Effects, Evicted, Keep, Opening, Out};
 use keylane_rt::unwind::{caught, cloned};
 
 use super::super::Engine;
-use super::super::LaneLeaseTable;
 use super::super::lane::{Gate, Lane, open};
+use super::super::leases::LaneLeaseTable;
 use super::super::message::{Held, Job, Parked, Queued, Work};
 use super::super::outcome::Tally;
 use super::super::room::change_gauge;
