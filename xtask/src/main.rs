@@ -42,6 +42,7 @@ mod outcome;
 mod part;
 mod process;
 mod queue;
+mod rotation;
 mod rows;
 mod schedules;
 mod shares;

@@ -10,6 +10,7 @@ use crate::durations::{self, Durations};
 use crate::executables::Executable;
 use crate::job::{Job, Shows};
 use crate::queue::{CAPACITY, Load};
+use crate::rotation::{self, Rotation};
 use crate::schedules;
 use crate::setup;
 use crate::shares;
@@ -91,7 +92,8 @@ const WITHOUT_FEATURES: &[&str] = &[
 /// Stops at the first of the formats, measures, lints, docs and builds that fails; tests and
 /// examples all run. The output of a test is shown if it has failed. The schedule tests try
 /// KEYLANE_SCHEDULES schedules over all scenarios with each of the two schedulers, if that is set;
-/// `soak` runs ten times as many. At the end, each part of the run is shown beside its share of 14
+/// `soak` runs ten times as many. Of the tests that run against several servers or protocols, one
+/// runs in full, and a share of the others that the commit chooses: xtask/rotation.txt. At the end, each part of the run is shown beside its share of 14
 /// minutes, from xtask/shares.txt.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -106,10 +108,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let durations = durations::parse(&read(durations::FILE)?)?;
     let shares = shares::parse(&read(shares::FILE)?)?;
+    let rotation = rotation::parse(&read(rotation::FILE)?)?;
     // Before all steps: one command must do on a bare machine.
     setup::run(&setup::Args {})?;
     let mut steps = Steps::default();
-    let outcome = all(args, &durations, &mut steps);
+    let outcome = all(args, &durations, &rotation, &mut steps);
     println!("\n{}", steps.table());
     println!("{}", shares.table(&steps.rows, steps.took));
     if args.durations && outcome.is_ok() {
@@ -126,7 +129,12 @@ fn read(file: &str) -> Result<String, Error> {
     text.map_err(|error| format!("{file}: {error}").into())
 }
 
-fn all(args: &Args, durations: &Durations, steps: &mut Steps) -> Result<(), Error> {
+fn all(
+    args: &Args,
+    durations: &Durations,
+    rotation: &Rotation,
+    steps: &mut Steps,
+) -> Result<(), Error> {
     steps.run("format", cargo(["fmt", "--all", "--check"]))?;
     steps.run("format, versus", cargo(["fmt", VERSUS, "--check"]))?;
     steps.run("format, versus-sql", cargo(["fmt", VERSUS_SQL, "--check"]))?;
@@ -143,7 +151,7 @@ fn all(args: &Args, durations: &Durations, steps: &mut Steps) -> Result<(), Erro
 
     steps.run("docs", docs(WORKSPACE))?;
 
-    tests_and_examples(durations, steps)?;
+    tests_and_examples(durations, rotation, steps)?;
 
     if args.with_versus {
         steps.run("build, versus", cargo(["build", "--release", VERSUS]))?;
@@ -174,7 +182,11 @@ fn docs(packages: &[&str]) -> Command {
 }
 
 /// Builds all tests and examples, and runs them side by side.
-fn tests_and_examples(durations: &Durations, steps: &mut Steps) -> Result<(), Error> {
+fn tests_and_examples(
+    durations: &Durations,
+    rotation: &Rotation,
+    steps: &mut Steps,
+) -> Result<(), Error> {
     let mut built = steps.run_build("build", tests(WORKSPACE))?;
     built.retain(|program| !(program.harness && program.place() == ALONE));
     built.extend(steps.run_build("build, memory", tests(MEMORY))?);
@@ -184,7 +196,14 @@ fn tests_and_examples(durations: &Durations, steps: &mut Steps) -> Result<(), Er
     let schedulers = schedules::SCHEDULERS.iter();
     let mut jobs: Vec<Job> = schedulers.map(|name| schedules(count, name)).collect();
     jobs.push(doc_tests(WORKSPACE));
-    jobs.extend(built.iter().filter(|program| program.harness).map(test));
+    let turn = rotation::turn();
+    for program in built.iter().filter(|program| program.harness) {
+        let mut job = test(program);
+        if let Some(turn) = turn {
+            rotation.leave_out(program, turn, &mut job.command)?;
+        }
+        jobs.push(job);
+    }
     for example in built.iter().filter(|program| program.kind == "example") {
         let name = format!("example {}", example.name);
         if example.name == "replay" && !has_history(workspace::root()) {

@@ -48,6 +48,26 @@ impl<K> std::hash::Hash for Slot<K> {
     }
 }
 
+/// Whether an entry is that of `key`.
+///
+/// This and the next two are functions, and not closures where they are used: closures would have
+/// a type of their own in each copy of a generic method, and all of the table would be compiled
+/// for each of them.
+#[inline]
+fn is_of<K: Eq, V>(key: &K) -> impl Fn(&(Slot<K>, V)) -> bool {
+    move |(slot, _)| slot.key == *key
+}
+
+#[inline]
+fn has_hash<K, V>(hash: u64) -> impl Fn(&(Slot<K>, V)) -> bool {
+    move |(slot, _)| slot.hash == hash
+}
+
+#[inline]
+fn hash_of<K, V>((slot, _): &(Slot<K>, V)) -> u64 {
+    slot.hash
+}
+
 type Unasked = BuildHasherDefault<DefaultHasher>;
 
 /// All lanes that hold or run something, or are paused.
@@ -97,16 +117,14 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         offer: impl FnOnce(&mut Lane<T, H, G>) -> R,
     ) -> Option<R> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
-        match shard.get_mut(hash, |(slot, _)| slot.key == *key) {
+        match shard.get_mut(hash, is_of(key)) {
             Some((_, lane)) => Some(offer(lane.get_mut())),
             None => {
                 let slot = Slot {
                     hash,
                     key: key.clone(),
                 };
-                shard.insert(hash, (slot, SharedValue::new(make())), |(slot, _)| {
-                    slot.hash
-                });
+                shard.insert(hash, (slot, SharedValue::new(make())), hash_of);
                 None
             }
         }
@@ -130,12 +148,12 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         step: impl FnOnce(&mut Lane<T, H, G>) -> Keep,
     ) -> bool {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
-        let Some((_, lane)) = shard.get_mut(hash, |(slot, _)| slot.key == *key) else {
+        let Some((_, lane)) = shard.get_mut(hash, is_of(key)) else {
             let Some(mut lane) = make() else { return false };
             let key = key.clone();
             if step(&mut lane) == Keep::Stay {
                 let slot = Slot { hash, key };
-                shard.insert(hash, (slot, SharedValue::new(lane)), |(slot, _)| slot.hash);
+                shard.insert(hash, (slot, SharedValue::new(lane)), hash_of);
             } else {
                 drop(shard);
                 lane.recycle(&self.spares);
@@ -143,7 +161,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
             return true;
         };
         if step(lane.get_mut()) == Keep::Remove {
-            let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
+            let removed = shard.remove_entry(hash, is_of(key));
             // The key's `Drop` is the user's: not under the lock.
             drop(shard);
             if let Some((_, lane)) = removed {
@@ -162,7 +180,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         see: impl FnOnce(&mut Lane<T, H, G>) -> R,
     ) -> Option<R> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
-        let (_, lane) = shard.get_mut(hash, |(slot, _)| slot.key == *key)?;
+        let (_, lane) = shard.get_mut(hash, is_of(key))?;
         Some(see(lane.get_mut()))
     }
 
@@ -180,14 +198,14 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         step: impl FnOnce(&mut Lane<T, H, G>) -> Option<(R, Next<T>)>,
     ) -> Option<(R, Option<T>)> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
-        let (_, lane) = shard.get_mut(hash, |(slot, _)| slot.key == *key)?;
+        let (_, lane) = shard.get_mut(hash, is_of(key))?;
         let seen = match step(lane.get_mut()) {
             None => return None,
             Some((seen, Next::Start(item))) => return Some((seen, Some(item))),
             Some((seen, Next::Stay)) => return Some((seen, None)),
             Some((seen, Next::Remove)) => seen,
         };
-        let removed = shard.remove_entry(hash, |(slot, _)| slot.key == *key);
+        let removed = shard.remove_entry(hash, is_of(key));
         // The key's `Drop` is the user's: not under the lock.
         drop(shard);
         if let Some((_, lane)) = removed {
@@ -199,21 +217,21 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     /// Lends the lane of a key for reading.
     pub fn peek<R>(&self, hash: u64, key: &K, see: impl FnOnce(&Lane<T, H, G>) -> R) -> Option<R> {
         let shard = self.lanes.shards()[self.shard_of(hash)].read();
-        let (_, lane) = shard.get(hash, |(slot, _)| slot.key == *key)?;
+        let (_, lane) = shard.get(hash, is_of(key))?;
         Some(see(lane.get()))
     }
 
     /// Lends a lane of which only the hash is known, for reading. Runs none of the key's code.
     pub fn peek_hash<R>(&self, hash: u64, see: impl FnOnce(&Lane<T, H, G>) -> R) -> Option<R> {
         let shard = self.lanes.shards()[self.shard_of(hash)].read();
-        let (_, lane) = shard.get(hash, |(slot, _)| slot.hash == hash)?;
+        let (_, lane) = shard.get(hash, has_hash(hash))?;
         Some(see(lane.get()))
     }
 
     /// Returns a key with this hash that has a lane.
     pub fn key_of(&self, hash: u64) -> Option<K> {
         let shard = self.lanes.shards()[self.shard_of(hash)].read();
-        let (slot, _) = shard.get(hash, |(slot, _)| slot.hash == hash)?;
+        let (slot, _) = shard.get(hash, has_hash(hash))?;
         Some(slot.key.clone())
     }
 
@@ -228,7 +246,7 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
             let all: Vec<_> = shard.drain().collect();
             for (slot, mut lane) in all {
                 if keep(&slot.key, slot.hash, lane.get_mut()) {
-                    shard.insert(slot.hash, (slot, lane), |(slot, _)| slot.hash);
+                    shard.insert(slot.hash, (slot, lane), hash_of);
                 } else {
                     removed.push((slot, lane));
                 }

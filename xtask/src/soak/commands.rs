@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::rotation;
 use crate::schedules;
 use crate::workspace::cargo;
 
@@ -90,6 +91,18 @@ pub(super) fn spool_kills(kills: u64) -> Command {
     let command = tests("keylane-spool", "spool", &["kill::"]);
     let each = kills.div_ceil(SPOOL_POLICIES);
     with(command, "KEYLANE_SPOOL_KILLS", each)
+}
+
+/// All tests of which `cargo xtask test` runs a share.
+pub(super) fn rotating(_: u64) -> Command {
+    let table = rotation::parse(include_str!("../../rotation.txt"));
+    let table = table.expect("a unit test reads the table");
+    let mut command = cargo(["test", "--no-fail-fast"]);
+    for (package, target) in table.programs() {
+        command.args(["-p", package, "--test", target]);
+    }
+    command.arg("--").args(table.parts());
+    command
 }
 
 pub(super) fn lease_pauses(pauses: u64) -> Command {

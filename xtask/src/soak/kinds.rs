@@ -33,7 +33,7 @@ const TEST_COMMAND: &str = "the limit of a program in `cargo xtask test`, times 
 
 const MINUTE: u64 = 60;
 
-pub(super) static KINDS: [Kind; 25] = [
+pub(super) static KINDS: [Kind; 26] = [
     Kind {
         name: "dependencies",
         amount: Amount::from(1, 1),
@@ -127,6 +127,14 @@ pub(super) static KINDS: [Kind; 25] = [
         origin: Guess("a second each, and the build"),
         work: Work::Tests(commands::spool_kills),
     },
+    Kind {
+        name: "rotating tests",
+        amount: Amount::from(1, 1),
+        part: None,
+        seconds: 20 * MINUTE,
+        origin: Guess("half of what their programs take in `cargo xtask test`, and the build"),
+        work: Work::Tests(commands::rotating),
+    },
     // Of processes past their leases, on each database.
     Kind {
         name: "lease pauses",
@@ -179,7 +187,7 @@ pub(super) static KINDS: [Kind; 25] = [
         amount: Amount::of(1_000),
         part: Some(500),
         seconds: 30 * MINUTE,
-        origin: Guess("five minutes for the 100 of `cargo xtask test`"),
+        origin: Guess("five minutes for 100"),
         work: Work::Tests(commands::list_faults),
     },
     // A third of them kills of members, and a third pauses.
@@ -188,7 +196,7 @@ pub(super) static KINDS: [Kind; 25] = [
         amount: Amount::of(1_000),
         part: Some(500),
         seconds: 30 * MINUTE,
-        origin: Guess("five minutes for the 100 of `cargo xtask test`"),
+        origin: Guess("five minutes for 100"),
         work: Work::Tests(commands::stream_faults),
     },
     // Of the first 2,000 of an inbox, with two errors each.

@@ -86,6 +86,7 @@ mod tests {
             "KEYLANE_DRAINS=5000 ",
             "KEYLANE_KILLS=1000 ",
             "KEYLANE_SPOOL_KILLS=250 ",
+            " conformance::cooperative:: ",
             "KEYLANE_LEASE_PAUSES=500 ",
             "KEYLANE_INBOX_PAUSES=500 ",
             "KEYLANE_CHAOS_MESSAGES=50000 ",

@@ -25,9 +25,9 @@ const WRITE: &str = "
     return redis.call('RPUSH', KEYS[2], ARGV[1])
 ";
 
-/// How often a holder is paused, over all keys: 50 by default.
+/// How often a holder is paused, over all keys: 20 by default.
 fn pauses() -> usize {
-    std::env::var("KEYLANE_LEASE_PAUSES").map_or(50, |count| count.parse().unwrap())
+    std::env::var("KEYLANE_LEASE_PAUSES").map_or(20, |count| count.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,18 +32,18 @@ const AHEAD: u64 = 500;
 /// The variable with the settings of a worker. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_REDIS_WORKER";
 
-/// How often a worker is killed: 50 times by default.
+/// How often a worker is killed: 20 times by default.
 fn kills() -> usize {
     count("KEYLANE_REDIS_KILLS")
 }
 
-/// How often a worker is paused for longer than its lease: 50 times by default.
+/// How often a worker is paused for longer than its lease: 20 times by default.
 fn stops() -> usize {
     count("KEYLANE_REDIS_STOPS")
 }
 
 fn count(name: &str) -> usize {
-    std::env::var(name).map_or(50, |count| count.parse().unwrap())
+    std::env::var(name).map_or(20, |count| count.parse().unwrap())
 }
 
 /// The behavior of a worker.

@@ -322,9 +322,9 @@ impl Story {
     }
 }
 
-/// The number of faults: 33 on each server by default.
+/// The number of faults: 12 by default.
 fn faults() -> usize {
-    std::env::var("KEYLANE_REDIS_MEMBER_FAULTS").map_or(33, |count| count.parse().unwrap())
+    std::env::var("KEYLANE_REDIS_MEMBER_FAULTS").map_or(12, |count| count.parse().unwrap())
 }
 
 async fn tell_a_story(kind: RedisKind, seed: u64) {

@@ -39,9 +39,9 @@ const KEYS: u64 = 200;
 /// How long it may take to handle what is left when nothing fails any more.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How many messages are committed: 5,000 unless set.
+/// How many messages are committed: 2,000 unless set.
 fn messages() -> u64 {
-    std::env::var("KEYLANE_CHAOS_MESSAGES").map_or(5_000, |count| count.parse().unwrap())
+    std::env::var("KEYLANE_CHAOS_MESSAGES").map_or(2_000, |count| count.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

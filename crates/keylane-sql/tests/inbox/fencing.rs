@@ -17,9 +17,9 @@ use crate::support::{Kind, Place};
 
 const TTL: Duration = Duration::from_secs(1);
 
-/// How often a worker is paused, over all pairs: 100 unless set.
+/// How often a worker is paused, over all pairs: 24 unless set.
 fn pauses() -> usize {
-    std::env::var("KEYLANE_INBOX_PAUSES").map_or(100, |count| count.parse().unwrap())
+    std::env::var("KEYLANE_INBOX_PAUSES").map_or(24, |count| count.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

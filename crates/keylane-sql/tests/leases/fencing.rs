@@ -13,9 +13,9 @@ use crate::support::{Kind, Place};
 
 const TTL: Duration = Duration::from_millis(400);
 
-/// How often a holder is paused, over all keys: 100 unless set.
+/// How often a holder is paused, over all keys: 30 unless set.
 fn pauses() -> usize {
-    std::env::var("KEYLANE_LEASE_PAUSES").map_or(100, |count| count.parse().unwrap())
+    std::env::var("KEYLANE_LEASE_PAUSES").map_or(30, |count| count.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
