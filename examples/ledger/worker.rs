@@ -69,7 +69,7 @@ pub(crate) async fn work() -> Result<(), Failure> {
     let pool = place.connect(&name, CONNECTIONS).await?;
     let inbox = place.inbox(&pool).await?;
 
-    let settings = SourceSettings::new().name(&name).keys(keys).ttl(TTL);
+    let settings = SourceSettings::new().name(&name).keys(keys).lease(TTL);
     let source = inbox.source_with(settings).decode(Claimed::decode);
     let commits = Arc::new(AtomicU64::new(0));
     let lanes = Dispatcher::builder(|claimed: &Claimed| claimed.entry.account())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keylane_queue::{Builder, Lease, Queue};
+use keylane_queue::{Lease, Queue, QueueBuilder};
 
 /// A key, and a number that counts within it.
 pub(crate) type Job = (u64, u64);
@@ -10,7 +10,7 @@ pub(crate) type Jobs = Queue<u64, Job>;
 
 pub(crate) const TIME: Duration = Duration::from_secs(30);
 
-pub(crate) fn builder() -> Builder<u64, Job, impl Fn(&Job) -> u64 + Send + Sync + 'static> {
+pub(crate) fn builder() -> QueueBuilder<u64, Job, impl Fn(&Job) -> u64 + Send + Sync + 'static> {
     Queue::builder(|job: &Job| job.0).lease_time(TIME)
 }
 

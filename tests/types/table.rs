@@ -77,7 +77,7 @@ ReceiptError                     Send  Sync  Unpin
 BuildError                       Send  Sync  Unpin
 LaneError                        Send  Sync  Unpin
 Queue                            Send  Sync  Unpin
-queue::Builder                   Send  Sync  Unpin
+QueueBuilder                     Send  Sync  Unpin
 Lease                            Send  Sync  Unpin
 Redelivery                       Send  Sync  Unpin
 Returned                         Send  Sync  Unpin
@@ -289,7 +289,7 @@ async fn every_public_type_and_future_is_what_it_was() {
     });
     let pull = Queue::builder(|order: &String| order.len() as u64);
     rows.extend(rows! { "Queue": Queue<u64, String>, });
-    rows.push(row!("queue::Builder", of_value(&pull)));
+    rows.push(row!("QueueBuilder", of_value(&pull)));
     rows.extend(rows! {
         "Lease": Lease<u64, String>,
         "Redelivery": Redelivery,

@@ -52,7 +52,7 @@ use crate::store::{EmbeddedStore, Settings, SyncMode};
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "an inbox is opened by `open`"]
-pub struct Builder {
+pub struct InboxBuilder {
     directory: PathBuf,
     settings: Settings,
 }
@@ -76,15 +76,15 @@ impl Inbox {
     }
 
     /// Opens an inbox with other settings.
-    pub fn builder(directory: impl Into<PathBuf>) -> Builder {
-        Builder {
+    pub fn builder(directory: impl Into<PathBuf>) -> InboxBuilder {
+        InboxBuilder {
             directory: directory.into(),
             settings: Settings::default(),
         }
     }
 }
 
-impl Builder {
+impl InboxBuilder {
     /// Sets when `accept` answers, and what can be lost after the answer.
     pub fn sync(mut self, mode: SyncMode) -> Self {
         self.settings.sync = mode;

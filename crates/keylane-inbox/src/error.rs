@@ -69,7 +69,7 @@ pub enum OpenError {
         known: u64,
     },
     /// The directory was an inbox, and its database is gone; or there is no inbox, and
-    /// [`Builder::create`](crate::Builder::create) is off.
+    /// [`InboxBuilder::create`](crate::InboxBuilder::create) is off.
     #[error(
         "{path} is missing, so there is no inbox to open: check the name of the directory; if it \
          was an inbox, restore the file from a backup"

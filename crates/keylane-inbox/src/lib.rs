@@ -41,7 +41,7 @@ mod inbox;
 pub use inbox::Inbox;
 
 mod builder;
-pub use builder::Builder;
+pub use builder::InboxBuilder;
 
 mod message;
 pub use message::{Header, MessageId, NewMessage, StoredMessage};
@@ -62,7 +62,7 @@ pub mod record;
 pub mod attempts;
 
 mod source;
-pub use source::{InboxSource, Position, SourceSettings};
+pub use source::{InboxPosition, InboxSource, SourceSettings};
 
 #[cfg(feature = "spool")]
 mod spool;

@@ -17,14 +17,14 @@ use crate::message::{MessageId, NewMessage};
 /// A batch may be written again: after a write whose answer was an error or came too late, and
 /// after a crash between the inbox's commit and the spool's own record of it. The ids absorb the
 /// repeat. So every message is in the inbox once, for as long as the inbox
-/// [remembers](crate::Builder::remember_for) ids: by default for a day, and a million of them. A
+/// [remembers](crate::InboxBuilder::remember_for) ids: by default for a day, and a million of them. A
 /// spool that comes back later may store [unconfirmed](keylane_spool::Stats::unconfirmed) messages
 /// a second time.
 ///
 /// # Failures
 ///
 /// The inbox refuses a message that exceeds one of its limits, and
-/// [`Builder::on_refused`](keylane_spool::Builder::on_refused) decides what happens to it; the
+/// [`InboxBuilder::on_refused`](keylane_spool::InboxBuilder::on_refused) decides what happens to it; the
 /// other messages of its batch are stored. If the inbox is closed, has no room on its disk or
 /// cannot write, the spool tries again after its waits. A message that the inbox has confirmed is
 /// as durable as its [`SyncMode`](crate::SyncMode) says.

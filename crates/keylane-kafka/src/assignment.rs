@@ -10,13 +10,13 @@ use crate::partition::{Commit, Partition, Phase, Start};
 
 /// The position of a record for its source: a partition in one generation, and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Position {
+pub struct KafkaPosition {
     pub(crate) slot: u32,
     pub(crate) generation: Generation,
     pub(crate) offset: u64,
 }
 
-impl Position {
+impl KafkaPosition {
     /// The offset of the record in its partition.
     pub fn offset(&self) -> u64 {
         self.offset
@@ -108,13 +108,13 @@ impl<Q> Assignment<Q> {
 
     /// Returns the partition of a position, if it is still in that generation.
     #[inline]
-    pub(crate) fn of(&self, position: &Position) -> Option<&Assigned<Q>> {
+    pub(crate) fn of(&self, position: &KafkaPosition) -> Option<&Assigned<Q>> {
         let assigned = self.slots.get(position.slot as usize)?.as_ref()?;
         (assigned.partition.generation == position.generation).then_some(assigned)
     }
 
     /// Applies settlements. Ignores those of a generation that is over.
-    pub(crate) fn settle(&mut self, settled: &[Settlement<Position>]) {
+    pub(crate) fn settle(&mut self, settled: &[Settlement<KafkaPosition>]) {
         for settlement in settled {
             let position = &settlement.position;
             if let Some(assigned) = self.get_mut(position.slot)
@@ -244,17 +244,17 @@ mod tests {
         assignment
     }
 
-    fn handed_over(assignment: &mut Assignment<()>, slot: u32, offset: u64) -> Position {
+    fn handed_over(assignment: &mut Assignment<()>, slot: u32, offset: u64) -> KafkaPosition {
         let assigned = assignment.get_mut(slot).unwrap();
         assert_eq!(assigned.partition.deliver(offset), Ok(Delivered::Open));
-        Position {
+        KafkaPosition {
             slot,
             generation: assigned.partition.generation,
             offset,
         }
     }
 
-    fn done(assignment: &mut Assignment<()>, position: Position) {
+    fn done(assignment: &mut Assignment<()>, position: KafkaPosition) {
         assignment.settle(&[Settlement::new(position, Outcome::Done)]);
     }
 

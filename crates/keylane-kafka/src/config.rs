@@ -74,7 +74,7 @@ const CLASSIC_ONLY: &str = "partition.assignment.strategy";
 /// [`KafkaSource::builder`](crate::KafkaSource::builder).
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
-pub struct Builder {
+pub struct KafkaSourceBuilder {
     brokers: String,
     pub(crate) group: String,
     topics: Vec<String>,
@@ -95,13 +95,13 @@ pub struct Builder {
 pub(crate) struct Config {
     topics: Vec<String>,
     patterns: Vec<String>,
-    pub(crate) settings: Builder,
+    pub(crate) settings: KafkaSourceBuilder,
     /// The topic of the dead letters.
     pub(crate) letters: Option<DeadLetterTopic>,
     client: ClientConfig,
 }
 
-impl Builder {
+impl KafkaSourceBuilder {
     pub(crate) fn new(brokers: impl Into<String>, group: impl Into<String>) -> Self {
         Self {
             brokers: brokers.into(),
@@ -491,10 +491,10 @@ impl Config {
     }
 }
 
-impl fmt::Debug for Builder {
+impl fmt::Debug for KafkaSourceBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let properties: Vec<_> = self.properties.keys().collect();
-        f.debug_struct("Builder")
+        f.debug_struct("KafkaSourceBuilder")
             .field("brokers", &self.brokers)
             .field("group", &self.group)
             .field("topics", &self.topics)

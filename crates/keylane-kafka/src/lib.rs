@@ -56,7 +56,7 @@ mod source;
 pub use source::KafkaSource;
 
 mod config;
-pub use config::Builder;
+pub use config::KafkaSourceBuilder;
 
 mod producer;
 #[cfg(feature = "spool")]
@@ -74,7 +74,7 @@ pub use record::{Keyless, Place, Record};
 
 // Pure decisions, without a client.
 mod assignment;
-pub use assignment::Position;
+pub use assignment::KafkaPosition;
 mod partition;
 pub use partition::MetadataFull;
 mod start;

@@ -83,7 +83,7 @@ pub enum Keyless {
 }
 
 /// A record in the memory of the client: the argument of the function of
-/// [`Builder::build_with`](crate::Builder::build_with). It is not copied.
+/// [`KafkaSourceBuilder::build_with`](crate::KafkaSourceBuilder::build_with). It is not copied.
 ///
 /// # Examples
 ///

@@ -17,7 +17,7 @@ pub enum StartAt {
     ///
     /// This applies to the first start of a group and to the partitions of that moment: as long as
     /// the group has no committed offset at all in the topics that it reads (in any topic, if it
-    /// reads a [`pattern`](crate::Builder::pattern)). Partitions and topics that are created later, and
+    /// reads a [`pattern`](crate::KafkaSourceBuilder::pattern)). Partitions and topics that are created later, and
     /// topics that are added to a group that has begun, begin at their first record.
     Latest,
 }

@@ -43,7 +43,7 @@ const MOST_SHARDS: usize = 1 << 16;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Builder<K, M, F, S = RandomState> {
+pub struct QueueBuilder<K, M, F, S = RandomState> {
     key: F,
     hasher: S,
     capacity: usize,
@@ -56,13 +56,13 @@ pub struct Builder<K, M, F, S = RandomState> {
 impl Queue<(), ()> {
     /// Returns a builder of a queue. The function returns the key of a message, owned:
     /// `order.user.clone()`, not `&order.user`. It is called once per message, by `enqueue`.
-    pub fn builder<K, M, F>(key: F) -> Builder<K, M, F>
+    pub fn builder<K, M, F>(key: F) -> QueueBuilder<K, M, F>
     where
         F: Fn(&M) -> K + Send + Sync + 'static,
         K: Hash + Eq + Clone + Send + Sync + 'static,
         M: Send + Sync + 'static,
     {
-        Builder {
+        QueueBuilder {
             key,
             hasher: RandomState::new(),
             capacity: 65_536,
@@ -74,7 +74,7 @@ impl Queue<(), ()> {
     }
 }
 
-impl<K, M, F, S> Builder<K, M, F, S>
+impl<K, M, F, S> QueueBuilder<K, M, F, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     M: Send + Sync + 'static,
@@ -111,8 +111,8 @@ where
     }
 
     /// Sets how keys are hashed. The default, [`RandomState`], withstands hostile keys.
-    pub fn hasher<T>(self, hasher: T) -> Builder<K, M, F, T> {
-        Builder {
+    pub fn hasher<T>(self, hasher: T) -> QueueBuilder<K, M, F, T> {
+        QueueBuilder {
             key: self.key,
             hasher,
             capacity: self.capacity,
@@ -134,7 +134,7 @@ where
     ///
     /// [`SpawnError`] names the setting that does not fit, or says that there is no runtime, or one
     /// without timers. Missing timers are detected by catching a panic of Tokio, as in
-    /// `Builder::spawn` of a dispatcher.
+    /// `QueueBuilder::spawn` of a dispatcher.
     pub fn spawn(self) -> Result<Queue<K, M>, SpawnError> {
         self.check()?;
         let runtime = rt::runtime().ok_or(SpawnError::NoRuntime)?;
@@ -181,9 +181,9 @@ where
     }
 }
 
-impl<K, M, F, S> fmt::Debug for Builder<K, M, F, S> {
+impl<K, M, F, S> fmt::Debug for QueueBuilder<K, M, F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
+        f.debug_struct("QueueBuilder")
             .field("capacity", &self.capacity)
             .field("lane_capacity", &self.lane_capacity)
             .field("shards", &self.shards)

@@ -97,7 +97,7 @@ where
     /// # Errors
     ///
     /// [`EnqueueError::LaneFull`] if the lane has as many messages as
-    /// [`lane_capacity`](super::Builder::lane_capacity), [`EnqueueError::Closed`] once the queue is
+    /// [`lane_capacity`](super::QueueBuilder::lane_capacity), [`EnqueueError::Closed`] once the queue is
     /// closed. Both give the message back.
     ///
     /// # Panics
@@ -135,7 +135,7 @@ where
     /// # Errors
     ///
     /// [`TryEnqueueError::Full`] at the capacity, [`TryEnqueueError::LaneFull`] if the lane has as
-    /// many messages as [`lane_capacity`](super::Builder::lane_capacity),
+    /// many messages as [`lane_capacity`](super::QueueBuilder::lane_capacity),
     /// [`TryEnqueueError::Closed`] once the queue is closed. All of them give the message back.
     ///
     /// # Panics
@@ -274,7 +274,7 @@ where
     }
 
     /// Returns the maximum number of messages accepted and not settled, as set with
-    /// [`Builder::capacity`](super::Builder::capacity).
+    /// [`QueueBuilder::capacity`](super::QueueBuilder::capacity).
     pub fn capacity(&self) -> usize {
         self.shared.capacity
     }

@@ -13,8 +13,8 @@
 //!                     └──────────────────────────────┴─ failed: again later
 //! ```
 //!
-//! Start with [`Queue`]; [`Builder`] has every setting. A [`Lease`] is the right of one worker to
-//! one message. [`Redelivery`] says when a message comes back that a worker has failed with, and
+//! Start with [`Queue`]; [`QueueBuilder`] has every setting. A [`Lease`] is the right of one worker
+//! to one message. [`Redelivery`] says when a message comes back that a worker has failed with, and
 //! [`Returned`] is a message that leaves the queue without being completed.
 
 // # How it works
@@ -57,7 +57,7 @@ mod handle;
 pub use handle::Queue;
 
 mod builder;
-pub use builder::Builder;
+pub use builder::QueueBuilder;
 
 mod lease;
 pub use lease::{Lease, Redelivery};

@@ -68,7 +68,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// # Ok(())
 /// # }
 /// ```
-pub struct Builder<S> {
+pub struct SpoolBuilder<S> {
     sink: S,
     dir: Option<PathBuf>,
     persist: Option<Persist>,
@@ -85,8 +85,8 @@ pub struct Builder<S> {
 
 impl Spool {
     /// Starts to build a spool that delivers to this sink.
-    pub fn builder<S: SpoolSink>(sink: S) -> Builder<S> {
-        Builder {
+    pub fn builder<S: SpoolSink>(sink: S) -> SpoolBuilder<S> {
+        SpoolBuilder {
             sink,
             dir: None,
             persist: None,
@@ -107,7 +107,7 @@ impl Spool {
     }
 }
 
-impl<S: SpoolSink> Builder<S> {
+impl<S: SpoolSink> SpoolBuilder<S> {
     /// Sets the directory for messages. The spool creates it if it does not exist; only one spool
     /// at a time may have it open.
     pub fn dir(mut self, path: impl Into<PathBuf>) -> Self {
@@ -303,9 +303,9 @@ fn start_writer(shared: &Arc<Shared>, journal: RedbJournal) -> Result<(), DiskEr
     Ok(())
 }
 
-impl<S> fmt::Debug for Builder<S> {
+impl<S> fmt::Debug for SpoolBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
+        f.debug_struct("SpoolBuilder")
             .field("dir", &self.dir)
             .field("persist", &self.persist)
             .field("batch", &self.batch)

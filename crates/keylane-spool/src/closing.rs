@@ -16,7 +16,7 @@ use super::report::SpoolReport;
 /// long as the sink takes, or fails.
 ///
 /// With a directory, undelivered messages are stored, under every policy, and the next
-/// [`open`](super::Builder::open) of the directory delivers them. Without one the report returns
+/// [`open`](super::SpoolBuilder::open) of the directory delivers them. Without one the report returns
 /// them. When the future is ready, the directory is free for another spool.
 ///
 /// It is not a future itself: for `spawn` or `join!` write `async { spool.close().await }`. A sink

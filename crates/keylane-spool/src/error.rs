@@ -17,14 +17,14 @@ pub enum PushError {
     /// The spool takes no more messages: it was closed, or its runtime is gone.
     #[error("the spool is closed")]
     Closed(Message),
-    /// The message is larger than [`Builder::max_message`](super::Builder::max_message), or has
+    /// The message is larger than [`SpoolBuilder::max_message`](super::SpoolBuilder::max_message), or has
     /// more than 65,535 headers, or a header name of more than 65,535 bytes.
     #[error("the message is too large for this spool")]
     TooLarge(Message),
     /// The message could not be written to the disk, or the previous commit failed. It is not
     /// accepted, and the sink does not get it. One exception: the failed commit may have come
     /// through, which is undone as soon as the disk works again; if the process dies or the spool
-    /// is closed before, the next [`open`](super::Builder::open) delivers the message.
+    /// is closed before, the next [`open`](super::SpoolBuilder::open) delivers the message.
     #[error("not stored: {1}")]
     Disk(Message, DiskError),
 }

@@ -14,8 +14,8 @@
 //!                                        the other keys go on
 //! ```
 //!
-//! Start with [`Spool`]; [`Builder`] has every setting. Implement [`SpoolSink`] for your target; an
-//! `Inbox` of `keylane-inbox` is a sink, and stores every message once.
+//! Start with [`Spool`]; [`SpoolBuilder`] has every setting. Implement [`SpoolSink`] for your
+//! target; an `Inbox` of `keylane-inbox` is a sink, and stores every message once.
 //!
 //! # Guarantees
 //!
@@ -23,8 +23,8 @@
 //!   says what a crash loses; under [`Persist::Each`] nothing.
 //! - **The order of each key**: messages of a key are written in the order in which they were
 //!   accepted, also after failures, partial writes, refusals and restarts.
-//! - **Bounded memory and disk**: [`Builder::memory`] and [`Builder::disk`] count every message.
-//!   [`AtLimit`] decides what happens at the limit; only one of its policies drops messages.
+//! - **Bounded memory and disk**: [`SpoolBuilder::memory`] and [`SpoolBuilder::disk`] count every
+//!   message. [`AtLimit`] decides what happens at the limit; only one of its policies drops messages.
 //! - **A refused message delays only its key**, even while the dead letters fail. The messages
 //!   behind it are in memory and count towards the limits, which end this.
 //! - **Stable ids**: a message has the same [`MessageId`] each time it is written, and no other
@@ -44,7 +44,7 @@
 //! - Messages that are only on the disk when the spool ends are lost with a removed directory.
 //!   After a backup is restored, messages that were delivered since it was made are delivered
 //!   again.
-//! - [`Builder::timeout`] cannot stop a sink that blocks its thread.
+//! - [`SpoolBuilder::timeout`] cannot stop a sink that blocks its thread.
 //! - An older message is not delivered before others if their keys differ.
 //!
 //! # Monitoring
@@ -113,7 +113,7 @@ mod handle;
 pub use handle::Spool;
 
 mod builder;
-pub use builder::Builder;
+pub use builder::SpoolBuilder;
 
 mod policy;
 pub use policy::{AtLimit, Persist};

@@ -34,8 +34,8 @@ pub enum Persist {
 }
 
 /// What happens to a push when the spool is full: at
-/// [`Builder::disk`](super::Builder::disk) bytes with a directory, at
-/// [`Builder::memory`](super::Builder::memory) bytes without one.
+/// [`SpoolBuilder::disk`](super::SpoolBuilder::disk) bytes with a directory, at
+/// [`SpoolBuilder::memory`](super::SpoolBuilder::memory) bytes without one.
 ///
 /// A push that only waits for a commit in progress waits under every policy.
 #[non_exhaustive]

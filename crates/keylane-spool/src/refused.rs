@@ -26,8 +26,8 @@ pub struct Refused {
 ///
 /// The next message of the key is written only after the letter was accepted, so `accept` must
 /// return `Ok` only when the letter is safe. After an error, a panic or a
-/// [`timeout`](super::Builder::timeout) the same letter is offered again, after a
-/// [wait](super::Builder::backoff) of its own; the other keys go on meanwhile.
+/// [`timeout`](super::SpoolBuilder::timeout) the same letter is offered again, after a
+/// [wait](super::SpoolBuilder::backoff) of its own; the other keys go on meanwhile.
 ///
 /// Letters come one at a time, in the order of the refusals, while batches are written. Messages
 /// behind one stay in memory, and count towards the limits. A letter may come twice, as a message

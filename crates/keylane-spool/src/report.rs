@@ -25,17 +25,17 @@ pub struct SpoolReport {
     pub dropped: u64,
     /// Messages removed with [`Spool::skip`](super::Spool::skip).
     pub skipped: u64,
-    /// Messages that the next [`open`](super::Builder::open) of the directory delivers. Some of
+    /// Messages that the next [`open`](super::SpoolBuilder::open) of the directory delivers. Some of
     /// them may have reached the sink without being confirmed. If it is
     /// [`displaced`](Self::displaced), the next `open` finds none of them.
     pub left_on_disk: u64,
     /// Messages that were neither delivered nor stored: there is no directory, it could not be
     /// written, or it is [`displaced`](Self::displaced). The failed commit may have come through;
-    /// then the next [`open`](super::Builder::open) delivers them, with the same ids.
+    /// then the next [`open`](super::SpoolBuilder::open) delivers them, with the same ids.
     pub left_in_memory: u64,
     /// The messages of `left_in_memory`, in their order, in the first report.
     pub returned: Vec<Spooled>,
-    /// The reason why the next [`open`](super::Builder::open) does not find the messages on the
+    /// The reason why the next [`open`](super::SpoolBuilder::open) does not find the messages on the
     /// disk: the file was removed, moved, replaced or overwritten while the spool was open. Checked
     /// before the spool ends.
     pub displaced: Option<DiskError>,

@@ -20,13 +20,13 @@ use super::message::Spooled;
 /// that must not write twice remembers the [`id`](Spooled::id)s, or the largest id of each key.
 ///
 /// Batches come one after the other unless
-/// [`Builder::in_flight`](super::Builder::in_flight) allows several, which share no key.
+/// [`SpoolBuilder::in_flight`](super::SpoolBuilder::in_flight) allows several, which share no key.
 ///
 /// A sink that keeps a handle of its own spool keeps it open: drop it, or close the spool.
 ///
 /// # Cancel safety
 ///
-/// The future of `write` is dropped at [`Builder::timeout`](super::Builder::timeout), when the
+/// The future of `write` is dropped at [`SpoolBuilder::timeout`](super::SpoolBuilder::timeout), when the
 /// deadline of a [`close`](super::Spool::close) passes, when the last handle is dropped, and when
 /// the runtime ends. The batch then counts as not written.
 ///
@@ -127,7 +127,7 @@ impl SinkError {
     }
 
     /// Reports that the messages at these places of the batch are invalid and will never be
-    /// accepted. [`Builder::on_refused`](super::Builder::on_refused) decides what happens to them.
+    /// accepted. [`SpoolBuilder::on_refused`](super::SpoolBuilder::on_refused) decides what happens to them.
     /// The others are written again, except those that are marked as written.
     ///
     /// Places that the batch does not have are ignored. So an empty list is the same as

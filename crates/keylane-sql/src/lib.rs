@@ -25,7 +25,7 @@ pub use leases::SqlLeases;
 
 mod inbox;
 pub use inbox::{
-    Claim, Committed, InTransaction, Position, Settings, SourceSettings, SqlInbox, SqlSource,
+    Claim, Committed, InTransaction, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource,
     SqlTransaction,
 };
 

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use keylane_source::{Outcome, StartGuard, StartLater};
 
-use super::position::Position;
+use super::position::InboxPosition;
 use crate::attempts::Marks;
 
 pub(super) struct MarkGuard(pub(super) Arc<Marks>);
 
-impl StartGuard<Position> for MarkGuard {
-    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
+impl StartGuard<InboxPosition> for MarkGuard {
+    fn starts(&self, slot: u32, position: &InboxPosition, attempt: u32) -> Result<(), StartLater> {
         self.0.start(slot, position.sequence, attempt).map_err(|error| {
             tracing::error!(target: "keylane", %error, "an attempt was not counted; its key waits");
             error.into()
         })
     }
 
-    fn settles(&self, slot: u32, position: &Position, outcome: Outcome) {
+    fn settles(&self, slot: u32, position: &InboxPosition, outcome: Outcome) {
         let told = match outcome {
             Outcome::Returned { attempts, .. } => {
                 self.0.give_back(slot, position.sequence, attempts)

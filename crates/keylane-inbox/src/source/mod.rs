@@ -10,7 +10,7 @@ mod reader;
 pub use reader::InboxSource;
 
 mod position;
-pub use position::Position;
+pub use position::InboxPosition;
 
 mod pages;
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 /// The name of a message in its inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct InboxPosition {
     /// Its sequence in the inbox.
     pub sequence: u64,
     pub(super) key: Bytes,

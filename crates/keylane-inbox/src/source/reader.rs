@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use super::done::DoneWrites;
 use super::guard::MarkGuard;
 use super::pages::{PageEntry, Pages};
-use super::position::Position;
+use super::position::InboxPosition;
 use super::settings::SourceSettings;
 use crate::attempts::Marks;
 use crate::error::StoreError;
@@ -46,7 +46,7 @@ pub struct InboxSource {
     marks: Option<Arc<Marks>>,
     settings: SourceSettings,
     pages: Pages,
-    /// See [`Position`].
+    /// See [`InboxPosition`].
     opening: u64,
     /// Messages that are handed over and have a letter in the store.
     kept: HashSet<u64>,
@@ -150,7 +150,7 @@ impl Inbox {
 
 impl Source for InboxSource {
     type Message = RawMessage;
-    type Position = Position;
+    type Position = InboxPosition;
 
     fn name(&self) -> String {
         "inbox".to_owned()
@@ -199,8 +199,8 @@ impl Source for InboxSource {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<RawMessage, InboxPosition>,
+    ) -> Result<Received<InboxPosition>, SourceError> {
         let until = into.until();
         loop {
             if let Some(recalled) = self.take_redriven().await? {
@@ -239,7 +239,7 @@ impl Source for InboxSource {
         }
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<InboxPosition>]) -> Result<(), SourceError> {
         let mut done = Vec::with_capacity(settled.len());
         let mut forgotten = Vec::new();
         for Settlement {
@@ -284,7 +284,10 @@ impl Source for InboxSource {
         self.done.wait().await.map_err(SourceError::failed)
     }
 
-    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+    async fn dead_letter(
+        &mut self,
+        letter: SourceLetter<InboxPosition>,
+    ) -> Result<(), SourceError> {
         let sequence = letter.position.sequence;
         let letter = Settled::DeadLetter {
             sequence,
@@ -298,7 +301,7 @@ impl Source for InboxSource {
         Ok(())
     }
 
-    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<InboxPosition>>> {
         let marks = Arc::clone(self.marks.as_ref()?);
         Some(Arc::new(MarkGuard(marks)))
     }
@@ -325,7 +328,7 @@ impl InboxSource {
     }
 
     /// Hands over the messages that were read, while there is room.
-    fn hand_over(&mut self, into: &mut Deliveries<RawMessage, Position>) {
+    fn hand_over(&mut self, into: &mut Deliveries<RawMessage, InboxPosition>) {
         while into.room() > 0 {
             match &mut self.page {
                 None if self.reading.is_none() && self.pages.reads_on() => {
@@ -403,15 +406,15 @@ impl InboxSource {
         }));
     }
 
-    fn position(&self, sequence: u64, key: Bytes) -> Position {
-        Position {
+    fn position(&self, sequence: u64, key: Bytes) -> InboxPosition {
+        InboxPosition {
             sequence,
             key,
             opening: self.opening,
         }
     }
 
-    fn delivery(&mut self, message: StoredMessage) -> Delivery<RawMessage, Position> {
+    fn delivery(&mut self, message: StoredMessage) -> Delivery<RawMessage, InboxPosition> {
         let StoredMessage {
             sequence,
             accepted_at,
@@ -437,7 +440,7 @@ impl InboxSource {
 
     /// Takes letters that wait again. Returns the messages that are handed over behind them, which
     /// must come back first.
-    async fn take_redriven(&mut self) -> Result<Option<Vec<Position>>, SourceError> {
+    async fn take_redriven(&mut self) -> Result<Option<Vec<InboxPosition>>, SourceError> {
         let redrives = self.tail.borrow_and_update().redrives;
         if redrives != self.redrives {
             match self.store.take_redriven() {

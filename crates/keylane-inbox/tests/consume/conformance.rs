@@ -10,7 +10,7 @@ use keylane::source::{
     Deliveries, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
     SourceLetter, StartGuard, StartLater,
 };
-use keylane_inbox::{Inbox, InboxSource, NewMessage, Position};
+use keylane_inbox::{Inbox, InboxPosition, InboxSource, NewMessage};
 use keylane_testkit::History;
 use keylane_testkit::conformance::{Case, Fault, Found, Harness, Site};
 use tempfile::TempDir;
@@ -173,7 +173,7 @@ struct Reopened {
     _life: Arc<()>,
 }
 
-type Guard = Arc<dyn StartGuard<Position>>;
+type Guard = Arc<dyn StartGuard<InboxPosition>>;
 
 struct CurrentGuard(Mutex<Option<Guard>>);
 
@@ -184,19 +184,19 @@ impl CurrentGuard {
     }
 }
 
-impl StartGuard<Position> for CurrentGuard {
-    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
+impl StartGuard<InboxPosition> for CurrentGuard {
+    fn starts(&self, slot: u32, position: &InboxPosition, attempt: u32) -> Result<(), StartLater> {
         self.current().starts(slot, position, attempt)
     }
 
-    fn settles(&self, slot: u32, position: &Position, outcome: Outcome) {
+    fn settles(&self, slot: u32, position: &InboxPosition, outcome: Outcome) {
         self.current().settles(slot, position, outcome);
     }
 }
 
 impl Source for Reopened {
     type Message = RawMessage;
-    type Position = Position;
+    type Position = InboxPosition;
 
     fn features(&self) -> Features {
         self.inner.features()
@@ -216,8 +216,8 @@ impl Source for Reopened {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<RawMessage, InboxPosition>,
+    ) -> Result<Received<InboxPosition>, SourceError> {
         let received = self.inner.receive(into).await;
         for mut delivery in into.take() {
             if delivery.message.header(NO_KEY).is_some() {
@@ -228,7 +228,7 @@ impl Source for Reopened {
         received
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<InboxPosition>]) -> Result<(), SourceError> {
         self.inner.settle(settled).await
     }
 
@@ -236,7 +236,10 @@ impl Source for Reopened {
         self.inner.confirm().await
     }
 
-    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+    async fn dead_letter(
+        &mut self,
+        letter: SourceLetter<InboxPosition>,
+    ) -> Result<(), SourceError> {
         self.inner.dead_letter(letter).await
     }
 

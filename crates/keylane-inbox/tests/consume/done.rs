@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use keylane::source::{Deliveries, Outcome, Settlement, Source};
-use keylane_inbox::{InboxSource, Position};
+use keylane_inbox::{InboxPosition, InboxSource};
 use keylane_testkit::{Act, Evidence};
 use tokio::time::Instant;
 
@@ -64,7 +64,7 @@ async fn what_is_done_leaves_no_start_mark() {
     adds_up(&intake.stop().await);
 }
 
-async fn received(source: &mut InboxSource) -> Vec<Position> {
+async fn received(source: &mut InboxSource) -> Vec<InboxPosition> {
     let until = Instant::now() + Duration::from_secs(20);
     let mut deliveries = Deliveries::new(100, until);
     source.receive(&mut deliveries).await.unwrap();
@@ -72,7 +72,7 @@ async fn received(source: &mut InboxSource) -> Vec<Position> {
     positions.map(|delivery| delivery.position).collect()
 }
 
-async fn settle(source: &mut InboxSource, positions: &[Position], outcome: Outcome) {
+async fn settle(source: &mut InboxSource, positions: &[InboxPosition], outcome: Outcome) {
     let settled = positions.iter().cloned();
     let settled = settled.map(|position| Settlement::new(position, outcome));
     source.settle(&Vec::from_iter(settled)).await.unwrap();

@@ -12,7 +12,7 @@ use keylane::source::{
     Deliveries, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
     SourceLetter, StartGuard, StartLater,
 };
-use keylane_inbox::{InboxSource, Position};
+use keylane_inbox::{InboxPosition, InboxSource};
 use keylane_testkit::Id;
 
 use crate::support::id_of;
@@ -130,14 +130,14 @@ impl Logged {
         }
     }
 
-    fn id(&self, position: &Position) -> Id {
+    fn id(&self, position: &InboxPosition) -> Id {
         self.ids.lock().unwrap()[&position.sequence]
     }
 }
 
 impl Source for Logged {
     type Message = RawMessage;
-    type Position = Position;
+    type Position = InboxPosition;
 
     fn features(&self) -> Features {
         self.inner.features()
@@ -153,8 +153,8 @@ impl Source for Logged {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<RawMessage, InboxPosition>,
+    ) -> Result<Received<InboxPosition>, SourceError> {
         let received = self.inner.receive(into).await;
         for delivery in into.take() {
             let id = id_of(&delivery.message);
@@ -165,7 +165,7 @@ impl Source for Logged {
         received
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<InboxPosition>]) -> Result<(), SourceError> {
         let acks = settled.iter().filter(|one| one.outcome.is_ack());
         let ids: Vec<Id> = acks.map(|one| self.id(&one.position)).collect();
         self.log.write(ids.iter().copied().map(Line::Settled));
@@ -180,14 +180,17 @@ impl Source for Logged {
         Ok(())
     }
 
-    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+    async fn dead_letter(
+        &mut self,
+        letter: SourceLetter<InboxPosition>,
+    ) -> Result<(), SourceError> {
         let id = self.id(&letter.position);
         self.inner.dead_letter(letter).await?;
         self.log.write([Line::Dead(id)]);
         Ok(())
     }
 
-    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<InboxPosition>>> {
         Some(Arc::new(LoggedStarts {
             inner: self.inner.start_guard()?,
             log: self.log.clone(),
@@ -202,19 +205,19 @@ impl Source for Logged {
 
 /// Writes that an attempt starts before it is counted: so one that is counted is in the log.
 struct LoggedStarts {
-    inner: Arc<dyn StartGuard<Position>>,
+    inner: Arc<dyn StartGuard<InboxPosition>>,
     log: Log,
     ids: Ids,
 }
 
-impl StartGuard<Position> for LoggedStarts {
-    fn starts(&self, slot: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
+impl StartGuard<InboxPosition> for LoggedStarts {
+    fn starts(&self, slot: u32, position: &InboxPosition, attempt: u32) -> Result<(), StartLater> {
         let id = self.ids.lock().unwrap()[&position.sequence];
         self.log.write([Line::Start(id, attempt)]);
         self.inner.starts(slot, position, attempt)
     }
 
-    fn settles(&self, slot: u32, position: &Position, outcome: Outcome) {
+    fn settles(&self, slot: u32, position: &InboxPosition, outcome: Outcome) {
         self.inner.settles(slot, position, outcome);
     }
 }

@@ -41,7 +41,7 @@ use crate::producer::{Delivery, Producer, SendError};
 ///
 /// It is a sink for messages that cannot be decoded ([`RawLetterSink`]), and for raw messages whose
 /// handler has failed ([`DeadLetterSink`]). For handlers of other messages use
-/// [`Builder::dead_letters`](crate::Builder::dead_letters) with
+/// [`KafkaSourceBuilder::dead_letters`](crate::KafkaSourceBuilder::dead_letters) with
 /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource).
 ///
 /// # Examples

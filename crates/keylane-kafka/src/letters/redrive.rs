@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::headers::{TOPIC, original};
 use crate::client;
-use crate::config::Builder;
+use crate::config::KafkaSourceBuilder;
 use crate::error::ConfigError;
 use crate::producer::{Producer, SendError};
 use crate::record::{Keyless, Maker};
@@ -54,7 +54,7 @@ const CONCURRENCY: usize = 256;
 #[must_use = "a redrive does nothing until `run`"]
 #[derive(Debug)]
 pub struct Redrive {
-    source: Builder,
+    source: KafkaSourceBuilder,
     letters: String,
     producer: Producer,
     to: Option<String>,
@@ -147,7 +147,8 @@ impl Redrive {
         self
     }
 
-    /// Sets a property of the client that reads the letters, as [`Builder::property`] does.
+    /// Sets a property of the client that reads the letters, as [`KafkaSourceBuilder::property`]
+    /// does.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.source = self.source.property(name, value);
         self

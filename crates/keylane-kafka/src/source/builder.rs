@@ -1,7 +1,7 @@
 //! Builds the source from its settings.
 
 use super::core::KafkaSource;
-use crate::config::Builder;
+use crate::config::KafkaSourceBuilder;
 use crate::error::ConfigError;
 use crate::record::{Maker, Record};
 
@@ -25,12 +25,12 @@ impl KafkaSource {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn builder(brokers: impl Into<String>, group: impl Into<String>) -> Builder {
-        Builder::new(brokers, group)
+    pub fn builder(brokers: impl Into<String>, group: impl Into<String>) -> KafkaSourceBuilder {
+        KafkaSourceBuilder::new(brokers, group)
     }
 }
 
-impl Builder {
+impl KafkaSourceBuilder {
     /// Checks the settings. The source connects when it is consumed, not before.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use super::intake::PartitionIntake;
 use super::probe::Probed;
 use super::refused::Refused;
 use super::starting::Starting;
-use crate::assignment::{Assignment, Position};
+use crate::assignment::{Assignment, KafkaPosition};
 use crate::client::{Answer, Consumer, Job, Prefetcher, Reader, Release, Session, TopicIds};
 use crate::config::Config;
 use crate::control::Control;
@@ -26,7 +26,7 @@ use crate::record::Maker;
 /// It hands over [`RawMessage`]s; [`decode`](keylane::source::Source::decode) makes your messages
 /// of them. A raw message contains the key, the payload, the headers and the time of a record, and
 /// its [`Place`](crate::Place). (A header whose name is not UTF-8 has the name `\u{fffd}` and no
-/// value.) A source that is built with [`build_with`](crate::Builder::build_with) makes your
+/// value.) A source that is built with [`build_with`](crate::KafkaSourceBuilder::build_with) makes your
 /// messages of the records themselves, without a copy.
 ///
 /// # What it does
@@ -111,7 +111,7 @@ pub struct KafkaSource<M = RawMessage> {
     pub(super) probed: usize,
     pub(super) reader: Option<Reader>,
     /// Letters on their way, which are offered again.
-    pub(super) letters: HashMap<Position, Delivery>,
+    pub(super) letters: HashMap<KafkaPosition, Delivery>,
     pub(super) control: Control,
     pub(super) published_at: Instant,
     /// The count of changes at the last look at the paused partitions.

@@ -12,7 +12,7 @@ use super::failures::Trouble;
 use super::intake::PartitionIntake;
 use super::job::job;
 use super::starting::Waiting;
-use crate::assignment::Position;
+use crate::assignment::KafkaPosition;
 use crate::client::{Answered, Found, News, Rules, ask_for_starts};
 use crate::control::Overtaken;
 use crate::partition::Start;
@@ -23,7 +23,9 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 impl<M> KafkaSource<M> {
     /// Processes the news of the session.
-    pub(super) async fn follow_news(&mut self) -> Result<Option<Received<Position>>, SourceError> {
+    pub(super) async fn follow_news(
+        &mut self,
+    ) -> Result<Option<Received<KafkaPosition>>, SourceError> {
         loop {
             if !self.lost.is_empty() {
                 let lost = std::mem::take(&mut self.lost);

@@ -3,7 +3,7 @@
 use keylane_source::frontier::{DeliverError, Delivered};
 use keylane_source::{Deliveries, Delivery};
 
-use crate::assignment::{Assigned, Position};
+use crate::assignment::{Assigned, KafkaPosition};
 use crate::client::{Fetched, Ownership, Prefetched};
 use crate::control::Overtaken;
 
@@ -42,7 +42,7 @@ impl<M> Assigned<PartitionIntake<M>> {
         &mut self,
         slot: u32,
         most: usize,
-        into: &mut Deliveries<M, Position>,
+        into: &mut Deliveries<M, KafkaPosition>,
     ) -> Taken {
         let Self {
             partition,
@@ -64,7 +64,7 @@ impl<M> Assigned<PartitionIntake<M>> {
                 Ok(Delivered::Done) => {}
                 Ok(Delivered::Open) => {
                     let generation = partition.generation;
-                    let position = Position {
+                    let position = KafkaPosition {
                         slot,
                         generation,
                         offset,

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::core::KafkaSource;
 use super::job::blocking;
-use crate::assignment::Position;
+use crate::assignment::KafkaPosition;
 use crate::letters::Why;
 use crate::producer::Delivery;
 use crate::record::{Keyless, Maker, Place};
@@ -31,7 +31,7 @@ enum InLog {
 impl<M> KafkaSource<M> {
     pub(super) async fn keep_letter(
         &mut self,
-        letter: SourceLetter<Position>,
+        letter: SourceLetter<KafkaPosition>,
     ) -> Result<(), SourceError> {
         let position = letter.position;
         let is_any_late = !self.letters.is_empty();
@@ -55,7 +55,7 @@ impl<M> KafkaSource<M> {
 
     async fn begin_letter(
         &mut self,
-        letter: SourceLetter<Position>,
+        letter: SourceLetter<KafkaPosition>,
     ) -> Result<Delivery, SourceError> {
         let Some(topic) = self.config.letters.clone() else {
             return Err(SourceError::unsupported("keep dead letters"));
@@ -77,7 +77,7 @@ impl<M> KafkaSource<M> {
     }
 
     /// Returns the record as it is in the log.
-    async fn record_of(&mut self, position: &Position) -> Result<InLog, SourceError> {
+    async fn record_of(&mut self, position: &KafkaPosition) -> Result<InLog, SourceError> {
         let gone = || SourceError::failed("the partition of the record is gone");
         let one = self.assignment.of(position).ok_or_else(gone)?;
         let (topic, number, name) = (

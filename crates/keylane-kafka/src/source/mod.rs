@@ -41,7 +41,7 @@ use keylane_source::{
 use rdkafka::consumer::Consumer as _;
 use tokio::time::timeout;
 
-use crate::assignment::Position;
+use crate::assignment::KafkaPosition;
 use crate::client::{Prefetcher, Session, at_first_start};
 use crate::start::StartAt;
 
@@ -53,7 +53,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
     type Message = M;
-    type Position = Position;
+    type Position = KafkaPosition;
 
     fn name(&self) -> String {
         self.config.name()
@@ -112,12 +112,12 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<M, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<M, KafkaPosition>,
+    ) -> Result<Received<KafkaPosition>, SourceError> {
         self.next(into).await
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<KafkaPosition>]) -> Result<(), SourceError> {
         self.assignment.settle(settled);
         if settled.iter().any(|one| !one.outcome.is_ack()) {
             self.rewind_soon();
@@ -137,13 +137,16 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
 
     async fn reread(
         &mut self,
-        positions: &[Position],
-        into: &mut Deliveries<M, Position>,
+        positions: &[KafkaPosition],
+        into: &mut Deliveries<M, KafkaPosition>,
     ) -> Result<(), SourceError> {
         self.read_again(positions, into).await
     }
 
-    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+    async fn dead_letter(
+        &mut self,
+        letter: SourceLetter<KafkaPosition>,
+    ) -> Result<(), SourceError> {
         self.keep_letter(letter).await
     }
 

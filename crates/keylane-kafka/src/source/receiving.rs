@@ -14,7 +14,7 @@ use super::job::{finished, job};
 use super::probe::{Probed, probe};
 use super::refused::Refusal;
 use super::status::PUBLISH_EVERY;
-use crate::assignment::Position;
+use crate::assignment::KafkaPosition;
 use crate::client::{Answer, Job, Prefetcher};
 use crate::partition::Start;
 
@@ -42,8 +42,8 @@ enum Waited {
 impl<M> KafkaSource<M> {
     pub(super) async fn next(
         &mut self,
-        into: &mut Deliveries<M, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<M, KafkaPosition>,
+    ) -> Result<Received<KafkaPosition>, SourceError> {
         let called_at = Instant::now();
         let until = into.until();
         // So that the answer arrives in time.
@@ -131,7 +131,7 @@ impl<M> KafkaSource<M> {
     }
 
     /// Hands over the ready records as far as there is room. Returns whether anything has happened.
-    fn take(&mut self, into: &mut Deliveries<M, Position>) -> Result<bool, SourceError> {
+    fn take(&mut self, into: &mut Deliveries<M, KafkaPosition>) -> Result<bool, SourceError> {
         let slots = self.assignment.slots();
         let mut left = into.room().min(AT_ONCE);
         if slots == 0 || left == 0 {

@@ -7,14 +7,14 @@ use rdkafka::error::KafkaResult;
 
 use super::core::KafkaSource;
 use super::job::blocking;
-use crate::assignment::Position;
+use crate::assignment::KafkaPosition;
 use crate::client::{Reader, size};
 
 impl<M: Send + 'static> KafkaSource<M> {
     pub(super) async fn read_again(
         &mut self,
-        positions: &[Position],
-        into: &mut Deliveries<M, Position>,
+        positions: &[KafkaPosition],
+        into: &mut Deliveries<M, KafkaPosition>,
     ) -> Result<(), SourceError> {
         let mut wanted: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
         for position in positions {

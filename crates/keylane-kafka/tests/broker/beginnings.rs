@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use keylane::IntakeState;
-use keylane_kafka::{Builder, OnOvertaken, StartAt};
+use keylane_kafka::{KafkaSourceBuilder, OnOvertaken, StartAt};
 use rdkafka::admin::{AdminOptions, NewPartitions};
 
 use crate::logs::{commit, delete_records_below};
@@ -19,7 +19,7 @@ async fn grow(stage: &mut Stage, partitions: i32) {
     stage.topic.partitions = partitions;
 }
 
-fn latest(stage: &Stage) -> Builder {
+fn latest(stage: &Stage) -> KafkaSourceBuilder {
     stage.topic.builder().start_at(StartAt::Latest)
 }
 

@@ -12,7 +12,7 @@ use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError,
 };
 use keylane::{Dispatcher, OnExhausted};
-use keylane_kafka::{KafkaSource, Position, Producer, Redrive, SpoolTopic};
+use keylane_kafka::{KafkaPosition, KafkaSource, Producer, Redrive, SpoolTopic};
 use keylane_spool::{SinkError, Spool, SpoolSink, Spooled, async_trait};
 use keylane_testkit::Gate;
 use testkit_servers::Kafka;
@@ -30,7 +30,7 @@ struct Counted {
 
 impl Source for Counted {
     type Message = RawMessage;
-    type Position = Position;
+    type Position = KafkaPosition;
 
     fn features(&self) -> Features {
         self.source.features()
@@ -42,13 +42,13 @@ impl Source for Counted {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<RawMessage, KafkaPosition>,
+    ) -> Result<Received<KafkaPosition>, SourceError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.source.receive(into).await
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<KafkaPosition>]) -> Result<(), SourceError> {
         self.source.settle(settled).await
     }
 

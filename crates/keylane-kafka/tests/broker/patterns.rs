@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylane_kafka::{Builder, ConfigError, KafkaSource};
+use keylane_kafka::{ConfigError, KafkaSource, KafkaSourceBuilder};
 
 use crate::stage::{Stage, id_of, message, until};
 use crate::support::{Topic, shared, show_log};
@@ -10,7 +10,7 @@ use crate::support::{Topic, shared, show_log};
 const PROTOCOLS: [&str; 2] = ["classic", "consumer"];
 
 /// Returns a builder without a topic.
-fn reading(topic: &Topic, protocol: &str) -> Builder {
+fn reading(topic: &Topic, protocol: &str) -> KafkaSourceBuilder {
     KafkaSource::builder(topic.kafka.bootstrap(), &topic.group)
         .property("group.protocol", protocol)
         .property("topic.metadata.refresh.interval.ms", "200")

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keylane::source::{Deliveries, Outcome, Settlement, Source};
-use keylane_kafka::{Builder, metadata};
+use keylane_kafka::{KafkaSourceBuilder, metadata};
 use keylane_testkit::scenario::Random;
 use keylane_testkit::{Act, Evidence, Gate, Rule};
 use testkit_servers::Kafka;
@@ -36,7 +36,7 @@ pub(crate) fn rebalances() -> u64 {
     std::env::var("KEYLANE_KAFKA_REBALANCES").map_or(7, |count| count.parse().unwrap())
 }
 
-fn builder(stage: &Stage, protocol: Protocol) -> Builder {
+fn builder(stage: &Stage, protocol: Protocol) -> KafkaSourceBuilder {
     let topic = &stage.topic;
     match protocol {
         Protocol::Eager => topic

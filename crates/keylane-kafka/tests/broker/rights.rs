@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
-use keylane_kafka::{Builder, KafkaSource, Producer, Redrive, RedriveError};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
@@ -111,7 +111,7 @@ fn read_as(topic: &Topic, user: &str) -> (String, Intake) {
     (group, intake_of(builder))
 }
 
-fn builder_as(topic: &Topic, user: &str) -> (String, Builder) {
+fn builder_as(topic: &Topic, user: &str) -> (String, KafkaSourceBuilder) {
     let group = format!("{}-{user}", topic.group);
     let builder = KafkaSource::builder(topic.kafka.proxied(), &group)
         .topic(&topic.name)
@@ -123,7 +123,7 @@ fn builder_as(topic: &Topic, user: &str) -> (String, Builder) {
     (group, builder)
 }
 
-fn intake_of(builder: Builder) -> Intake {
+fn intake_of(builder: KafkaSourceBuilder) -> Intake {
     let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
         .on_exhausted(OnExhausted::Halt)
         .spawn(|_: RawMessage| async { Ok::<_, String>(()) })

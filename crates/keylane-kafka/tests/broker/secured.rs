@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use keylane::{Dispatcher, IntakeState, OnExhausted};
-use keylane_kafka::{Builder, KafkaSource, Producer};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer};
 use testkit_servers::Kafka;
 
 use crate::stage::{message, until};
@@ -78,7 +78,7 @@ fn properties(folder: &Path, password: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn source(topic: &Topic, folder: &Path, password: &str) -> Builder {
+fn source(topic: &Topic, folder: &Path, password: &str) -> KafkaSourceBuilder {
     let builder = KafkaSource::builder(topic.kafka.proxied(), &topic.group).topic(&topic.name);
     let properties = properties(folder, password).into_iter();
     properties.fold(builder, |builder, (name, value)| {

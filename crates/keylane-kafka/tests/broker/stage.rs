@@ -9,7 +9,7 @@ use keylane::source::{RawMessage, Source};
 use keylane::{
     Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Overflow, Retry,
 };
-use keylane_kafka::{Builder, Control, PartitionStatus, Place};
+use keylane_kafka::{Control, KafkaSourceBuilder, PartitionStatus, Place};
 use keylane_testkit::{Act, History, Id, Key, Script, ScriptError};
 use tokio::time::{Instant, sleep};
 
@@ -202,7 +202,7 @@ impl Stage {
         self.member_of(self.topic.builder(), script)
     }
 
-    pub(crate) fn member_of(&self, builder: Builder, script: Script) -> Member {
+    pub(crate) fn member_of(&self, builder: KafkaSourceBuilder, script: Script) -> Member {
         let source = builder.build().expect("a source");
         let control = source.control();
         let consumer = self.consumer(script);

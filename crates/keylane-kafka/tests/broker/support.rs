@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use keylane::source::RawMessage;
-use keylane_kafka::{Builder, KafkaSource, metadata};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder, metadata};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::{ClientContext, DefaultClientContext};
@@ -163,12 +163,12 @@ impl Topic {
     }
 
     /// Returns a builder with the short times of the tests.
-    pub(crate) fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> KafkaSourceBuilder {
         self.builder_at(self.kafka.bootstrap())
     }
 
     /// Does the same with these brokers.
-    pub(crate) fn builder_at(&self, brokers: String) -> Builder {
+    pub(crate) fn builder_at(&self, brokers: String) -> KafkaSourceBuilder {
         KafkaSource::builder(brokers, &self.group)
             .topic(&self.name)
             .property("session.timeout.ms", "3000")
@@ -178,7 +178,7 @@ impl Topic {
     }
 
     /// Does the same without the properties that the new protocol leaves to the broker.
-    pub(crate) fn builder_of_new_protocol(&self, brokers: String) -> Builder {
+    pub(crate) fn builder_of_new_protocol(&self, brokers: String) -> KafkaSourceBuilder {
         KafkaSource::builder(brokers, &self.group)
             .topic(&self.name)
             .property("topic.metadata.refresh.interval.ms", "500")

@@ -40,7 +40,7 @@ pub enum DiskErrorKind {
     Damaged,
     /// The file is not in its place: it was removed, moved, replaced or overwritten while the spool
     /// was open. The spool no longer stores messages in it, because no later
-    /// [`open`](crate::Builder::open) would find them. If the same file is put back, the spool goes
+    /// [`open`](crate::SpoolBuilder::open) would find them. If the same file is put back, the spool goes
     /// on by itself.
     Displaced(Displacement),
     /// The device failed in another way.

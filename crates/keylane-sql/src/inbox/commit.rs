@@ -80,7 +80,7 @@ impl SqlInbox {
     ///
     /// A process that is paused in the middle keeps the locks of its writes. Let the database end
     /// such transactions sooner than claims end: `idle_in_transaction_session_timeout` below
-    /// [`ttl`](super::SourceSettings::ttl), or `wait_timeout`.
+    /// [`lease`](super::SourceSettings::lease), or `wait_timeout`.
     ///
     /// # Errors
     ///

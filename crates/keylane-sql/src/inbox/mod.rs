@@ -179,7 +179,7 @@ mod settings;
 pub use settings::Settings;
 
 mod source;
-pub use source::{Position, SourceSettings, SqlSource};
+pub use source::{SourceSettings, SqlPosition, SqlSource};
 
 mod store;
 

@@ -83,7 +83,7 @@ async fn dead(kind: Kind, address: String, clock: &Clock) {
     let log = Log::default();
     for (id, seconds) in (1..).zip([HOUR, 0, -HOUR, 0]) {
         inbox.inbox().accept_message(message(1, id)).await.unwrap();
-        let mut dies = inbox.source_with(SourceSettings::new().ttl(TTL));
+        let mut dies = inbox.source_with(SourceSettings::new().lease(TTL));
         dies.open().await.unwrap();
         let mut into = Deliveries::new(1, Instant::now() + SOON);
         dies.receive(&mut into).await.unwrap();

@@ -312,7 +312,7 @@ async fn a_claim_that_was_given_up_keeps_no_key() {
     let log = Log::default();
     let mut work = Work::new();
     work.settings = Settings::new().call_limit(Duration::from_millis(700));
-    work.source = work.source.ttl(Duration::from_secs(5));
+    work.source = work.source.lease(Duration::from_secs(5));
     let worker = Worker::start(&place.address, 0, &log, work).await;
     // It has asked before, and the server knows what it asks.
     worker

@@ -194,7 +194,7 @@ async fn work(kind: Kind, address: String, fenced: bool) {
         .spawn(handler)
         .unwrap();
     let settings = SourceSettings::new()
-        .ttl(TTL)
+        .lease(TTL)
         .poll(Duration::from_millis(200));
     let intake = dispatcher.consume(inbox.source_with(settings)).unwrap();
     std::future::pending::<()>().await;

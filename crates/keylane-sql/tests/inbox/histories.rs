@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source};
 use keylane_sql::error::CommitError;
-use keylane_sql::{Claim, Committed, Position, SourceSettings, SqlSource};
+use keylane_sql::{Claim, Committed, SourceSettings, SqlPosition, SqlSource};
 use testkit_servers::proxy::Proxy;
 use testkit_servers::{MariaDb, Postgres, ServerError};
 use tokio::time::{Instant, sleep};
@@ -167,7 +167,7 @@ async fn promoted(kind: Kind) {
     let (pair, proxy, place) = pair(kind).await;
     let log = Log::default();
     let mut work = Work::new();
-    work.source = work.source.ttl(TTL * 2).poll(Duration::from_millis(50));
+    work.source = work.source.lease(TTL * 2).poll(Duration::from_millis(50));
     work.takes = |id| match id {
         1..=MESSAGES => Duration::from_secs(1),
         FIRST.. => Duration::from_secs(2),
@@ -282,11 +282,11 @@ async fn restored(kind: Kind) {
 
 fn long() -> SourceSettings {
     SourceSettings::new()
-        .ttl(Duration::from_secs(60))
+        .lease(Duration::from_secs(60))
         .poll(Duration::from_millis(20))
 }
 
-type Handed = Delivery<RawMessage, Position>;
+type Handed = Delivery<RawMessage, SqlPosition>;
 
 /// Receives until there are so many; `None`: the claims have ended.
 async fn receive(source: &mut SqlSource, count: usize) -> Option<Vec<Handed>> {

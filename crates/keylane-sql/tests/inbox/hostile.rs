@@ -184,7 +184,7 @@ async fn consume(inbox: &SqlInbox, count: usize, fails: bool) -> Vec<RawMessage>
             .spawn(handler)
             .unwrap();
     let settings = SourceSettings::new()
-        .ttl(Duration::from_secs(5))
+        .lease(Duration::from_secs(5))
         .name("it's \"one\" `of` \\ them");
     let intake = dispatcher.consume(inbox.source_with(settings)).unwrap();
     let until = Instant::now() + PATIENCE;

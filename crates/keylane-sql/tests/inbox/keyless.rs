@@ -6,7 +6,7 @@ use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,
     StartGuard,
 };
-use keylane_sql::{Position, SqlSource};
+use keylane_sql::{SqlPosition, SqlSource};
 
 /// The header of a message that had no key.
 pub(crate) const NO_KEY: &str = "no-key";
@@ -15,7 +15,7 @@ pub(crate) struct Keyless(pub(crate) SqlSource);
 
 impl Source for Keyless {
     type Message = RawMessage;
-    type Position = Position;
+    type Position = SqlPosition;
 
     fn features(&self) -> Features {
         self.0.features()
@@ -31,8 +31,8 @@ impl Source for Keyless {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<RawMessage, SqlPosition>,
+    ) -> Result<Received<SqlPosition>, SourceError> {
         let received = self.0.receive(into).await;
         for mut delivery in into.take() {
             if delivery.message.header(NO_KEY).is_some() {
@@ -43,7 +43,7 @@ impl Source for Keyless {
         received
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<SqlPosition>]) -> Result<(), SourceError> {
         self.0.settle(settled).await
     }
 
@@ -51,11 +51,11 @@ impl Source for Keyless {
         self.0.confirm().await
     }
 
-    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+    async fn dead_letter(&mut self, letter: SourceLetter<SqlPosition>) -> Result<(), SourceError> {
         self.0.dead_letter(letter).await
     }
 
-    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<SqlPosition>>> {
         self.0.start_guard()
     }
 

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source};
-use keylane_sql::{Position, SourceSettings, SqlSource};
+use keylane_sql::{SourceSettings, SqlPosition, SqlSource};
 use testkit_servers::proxy::{Direction, Proxy};
 use tokio::time::{Instant, timeout};
 
@@ -51,7 +51,7 @@ async fn changed(kind: Kind, receives: Duration) {
     let inbox = by_proxy.inbox().await;
     let messages = (1..=KEYS).map(|key| message(key, key));
     inbox.inbox().accept_many(messages).await.unwrap();
-    let mut source = inbox.source_with(SourceSettings::new().ttl(TTL));
+    let mut source = inbox.source_with(SourceSettings::new().lease(TTL));
     source.open().await.unwrap();
     let held = handed_over(&mut source, receives).await;
     let first = held.iter().min_by_key(|one| one.position.sequence).unwrap();
@@ -89,7 +89,7 @@ async fn changed(kind: Kind, receives: Duration) {
 async fn handed_over(
     source: &mut SqlSource,
     receives: Duration,
-) -> Vec<Delivery<RawMessage, Position>> {
+) -> Vec<Delivery<RawMessage, SqlPosition>> {
     let mut held = Vec::new();
     while held.len() < KEYS as usize {
         held.extend(receive(source, receives).await.1);
@@ -100,7 +100,10 @@ async fn handed_over(
 async fn receive(
     source: &mut SqlSource,
     receives: Duration,
-) -> (Received<Position>, Vec<Delivery<RawMessage, Position>>) {
+) -> (
+    Received<SqlPosition>,
+    Vec<Delivery<RawMessage, SqlPosition>>,
+) {
     let mut into = Deliveries::new(KEYS as usize, Instant::now() + RECEIVES);
     let received = match timeout(receives, source.receive(&mut into)).await {
         Ok(received) => received.unwrap(),
@@ -109,6 +112,6 @@ async fn receive(
     (received, into.take())
 }
 
-fn sequences(held: &[Delivery<RawMessage, Position>]) -> BTreeSet<u64> {
+fn sequences(held: &[Delivery<RawMessage, SqlPosition>]) -> BTreeSet<u64> {
     held.iter().map(|one| one.position.sequence).collect()
 }

@@ -18,7 +18,7 @@ async fn a_source_whose_pool_is_closed_loses_its_claims() {
         let place = Place::new(kind).await;
         let inbox = place.inbox().await;
         inbox.inbox().accept_message(message(1, 1)).await.unwrap();
-        let mut source = inbox.source_with(SourceSettings::new().ttl(TTL));
+        let mut source = inbox.source_with(SourceSettings::new().lease(TTL));
         source.open().await.unwrap();
         let mut held = Vec::new();
         while held.is_empty() {

@@ -31,7 +31,7 @@ async fn a_listener_without_an_other_end_listens_again() {
     let database = Database::postgres(pool.clone());
     let settings = Settings::new().call_limit(Duration::from_secs(3));
     let inbox = SqlInbox::open(&database, &Tables::new(), settings).await;
-    let settings = SourceSettings::new().ttl(POLL).poll(POLL);
+    let settings = SourceSettings::new().lease(POLL).poll(POLL);
     let mut source = inbox.unwrap().source_with(settings);
     source.open().await.unwrap();
     listeners(&place, 1).await;

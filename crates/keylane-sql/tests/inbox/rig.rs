@@ -17,7 +17,7 @@ use keylane::{
 };
 use keylane_inbox::NewMessage;
 use keylane_sql::{
-    Database, Position, Settings, SourceSettings, SqlInbox, SqlSource, Tables, sqlx,
+    Database, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables, sqlx,
 };
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use testkit_servers::{Dump, MariaDb, Postgres};
@@ -132,7 +132,7 @@ impl Work {
         Self {
             settings: Settings::new(),
             source: SourceSettings::new()
-                .ttl(TTL)
+                .lease(TTL)
                 .poll(Duration::from_millis(250)),
             takes: |_| Duration::ZERO,
             fails: |_| false,
@@ -236,7 +236,7 @@ struct Watched {
 
 impl Source for Watched {
     type Message = RawMessage;
-    type Position = Position;
+    type Position = SqlPosition;
 
     fn features(&self) -> Features {
         self.source.features()
@@ -249,8 +249,8 @@ impl Source for Watched {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<RawMessage, SqlPosition>,
+    ) -> Result<Received<SqlPosition>, SourceError> {
         let received = self.source.receive(into).await;
         if matches!(received, Ok(Received::Lost(_))) {
             self.log.write(self.worker, u64::MAX, 0, What::Lost);
@@ -258,7 +258,7 @@ impl Source for Watched {
         received
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<SqlPosition>]) -> Result<(), SourceError> {
         self.source.settle(settled).await
     }
 
@@ -266,11 +266,11 @@ impl Source for Watched {
         self.source.confirm().await
     }
 
-    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+    async fn dead_letter(&mut self, letter: SourceLetter<SqlPosition>) -> Result<(), SourceError> {
         self.source.dead_letter(letter).await
     }
 
-    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<SqlPosition>>> {
         self.source.start_guard()
     }
 

@@ -219,7 +219,7 @@ async fn taken_away(kind: Kind) {
     let service = Service::new(kind, "clerk").await;
     let log = Log::default();
     let mut work = Work::new();
-    work.source = work.source.ttl(SOON);
+    work.source = work.source.lease(SOON);
     let worker = Worker::start(&service.address, 0, &log, work).await;
     let mut events = worker.events();
     let mut accepted = 0;
@@ -295,7 +295,7 @@ async fn done_without_rights(kind: Kind) {
     let service = Service::new(kind, "scribe").await;
     let log = Log::default();
     let mut work = Work::new();
-    work.source = work.source.ttl(SOON);
+    work.source = work.source.lease(SOON);
     work.takes = |_| Duration::from_millis(100);
     let worker = Worker::start(&service.address, 0, &log, work).await;
     service.accept(0..12).await;
@@ -359,7 +359,7 @@ async fn letter_without_rights(kind: Kind) {
         .spawn(handler)
         .unwrap();
     let mut events = dispatcher.events();
-    let source = inbox.source_with(SourceSettings::new().ttl(SOON));
+    let source = inbox.source_with(SourceSettings::new().lease(SOON));
     let source = source.decode(|raw| Ok::<_, BoxError>(raw.clone()));
     let intake = dispatcher.consume(source).unwrap();
     service.revoke("insert", "keylane_letters").await;

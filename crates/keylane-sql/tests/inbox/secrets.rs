@@ -91,7 +91,7 @@ async fn shows_none(kind: Kind) {
     let inbox = SqlInbox::open(&database, &Tables::new(), short()).await;
     let inbox = inbox.unwrap();
     let settings = SourceSettings::new()
-        .ttl(Duration::from_secs(2))
+        .lease(Duration::from_secs(2))
         .poll(Duration::from_millis(100));
     let source = inbox.source_with(settings.clone());
     let _ = write!(

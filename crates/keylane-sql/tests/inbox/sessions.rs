@@ -190,7 +190,7 @@ async fn begins(kind: Kind) {
 async fn claimed(place: &Place) -> (impl Source + use<>, Claim) {
     let inbox = place.inbox().await;
     inbox.inbox().accept("key", "payload").await.unwrap();
-    let mut source = inbox.source_with(SourceSettings::new().ttl(SOON));
+    let mut source = inbox.source_with(SourceSettings::new().lease(SOON));
     source.open().await.unwrap();
     loop {
         let mut into = Deliveries::new(1, Instant::now() + Duration::from_secs(1));

@@ -86,10 +86,12 @@ impl Site for Database {
         let place = Place::at(self.place.kind, self.place.address.clone()).await;
         let tables = Tables::new();
         let inbox = SqlInbox::open(&place.database, &tables, Settings::new()).await?;
-        let settings = SourceSettings::new()
-            .ttl(Duration::from_secs(3))
-            .poll(Duration::from_millis(250))
-            .exact_starts(self.exact_starts);
+        let mut settings = SourceSettings::new()
+            .lease(Duration::from_secs(3))
+            .poll(Duration::from_millis(250));
+        if self.exact_starts {
+            settings = settings.exact_starts();
+        }
         Ok(Keyless(inbox.source_with(settings)))
     }
 

@@ -40,7 +40,7 @@ fn source(inbox: &SqlInbox) -> impl Source<Message = Payment> + use<> {
 
 fn source_for(inbox: &SqlInbox, ttl: Duration) -> impl Source<Message = Payment> + use<> {
     let settings = SourceSettings::new()
-        .ttl(ttl)
+        .lease(ttl)
         .poll(Duration::from_millis(100));
     inbox.source_with(settings).decode(payment)
 }

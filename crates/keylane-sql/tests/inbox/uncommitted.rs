@@ -8,7 +8,7 @@ use std::time::Duration;
 use keylane::error::BoxError;
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Settlement, Source, StartGuard};
 use keylane::{Dispatcher, IntakeSettings, OnExhausted};
-use keylane_sql::{Claim, Position, Settings, SourceSettings, SqlInbox, SqlSource, Tables};
+use keylane_sql::{Claim, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::rig::{Lock, until};
@@ -93,7 +93,7 @@ async fn a_letter_that_waits_for_a_lock_holds_up_nothing() {
 struct Hand {
     inbox: SqlInbox,
     source: SqlSource,
-    guard: Arc<dyn StartGuard<Position>>,
+    guard: Arc<dyn StartGuard<SqlPosition>>,
 }
 
 impl Hand {
@@ -110,7 +110,7 @@ impl Hand {
         }
     }
 
-    async fn receive(&mut self) -> Delivery<RawMessage, Position> {
+    async fn receive(&mut self) -> Delivery<RawMessage, SqlPosition> {
         let began = Instant::now();
         loop {
             assert!(began.elapsed() < SOON, "nothing is handed over");
@@ -127,7 +127,7 @@ impl Hand {
         self.drop_transaction_of(delivery).await;
     }
 
-    async fn drop_transaction_of(&mut self, delivery: Delivery<RawMessage, Position>) {
+    async fn drop_transaction_of(&mut self, delivery: Delivery<RawMessage, SqlPosition>) {
         let Delivery {
             message, position, ..
         } = delivery;

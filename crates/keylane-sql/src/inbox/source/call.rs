@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::super::turn::{Answer, Found, RoundTrip};
-use super::position::Position;
+use super::position::SqlPosition;
 use crate::error::SqlError;
 
 /// The first pause after a round trip that failed, and the longest.
@@ -20,5 +20,5 @@ pub(super) enum CallResult {
     Lanes(Result<Option<Vec<Found>>, SqlError>),
     /// The number of attempts, and whether the message is a letter now. False: the claims have
     /// ended.
-    Letter(Position, u32, Result<bool, SqlError>),
+    Letter(SqlPosition, u32, Result<bool, SqlError>),
 }

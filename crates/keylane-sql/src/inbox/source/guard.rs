@@ -13,7 +13,7 @@ use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;
 use super::super::uncommitted::{self, InHand};
-use super::position::Position;
+use super::position::SqlPosition;
 
 #[derive(Debug)]
 pub(super) struct Starts {
@@ -110,8 +110,8 @@ impl Starts {
     }
 }
 
-impl StartGuard<Position> for Starts {
-    fn starts(&self, _: u32, position: &Position, attempt: u32) -> Result<(), StartLater> {
+impl StartGuard<SqlPosition> for Starts {
+    fn starts(&self, _: u32, position: &SqlPosition, attempt: u32) -> Result<(), StartLater> {
         // An earlier attempt may have left it there.
         uncommitted::remove(position.in_hand());
         if attempt <= position.noted {
@@ -133,7 +133,7 @@ impl StartGuard<Position> for Starts {
         Err(StartLater::until_noted(before))
     }
 
-    fn settles(&self, _: u32, position: &Position, outcome: Outcome) {
+    fn settles(&self, _: u32, position: &SqlPosition, outcome: Outcome) {
         let is_dropped = uncommitted::remove(position.in_hand());
         if is_dropped || self.count.load(Ordering::Relaxed) > 0 {
             self.change(|noted| {
@@ -147,7 +147,7 @@ impl StartGuard<Position> for Starts {
         }
     }
 
-    fn holds(&self, position: &Position) -> bool {
+    fn holds(&self, position: &SqlPosition) -> bool {
         let claims = self.claims();
         claims.as_ref().is_some_and(|claims| {
             // The renewals end with the session.

@@ -14,7 +14,7 @@ use super::super::backend::Dead;
 use super::super::turn::{Claimed, MessageRef};
 use super::call::{Call, CallResult, PAUSES};
 use super::failures::{Failures, Part};
-use super::position::Position;
+use super::position::SqlPosition;
 use crate::error::SqlError;
 
 pub(super) struct Letters {
@@ -45,7 +45,7 @@ impl Letters {
         &mut self,
         inbox: SqlInbox,
         (worker, claimed, mut lost): (u64, Claimed, watch::Receiver<bool>),
-        position: Position,
+        position: SqlPosition,
         dead: Dead,
     ) {
         let (unkept, is_last_try) = (Arc::clone(&self.unkept), self.is_last_try.clone());

@@ -18,7 +18,7 @@ mod lanes;
 mod letters;
 
 mod position;
-pub use position::Position;
+pub use position::SqlPosition;
 
 mod reader;
 pub use reader::SqlSource;

@@ -6,7 +6,7 @@ use super::super::uncommitted::InHand;
 
 /// The name of a message in its inbox.
 #[derive(Clone, Debug)]
-pub struct Position {
+pub struct SqlPosition {
     /// The sequence of the message in the inbox.
     pub sequence: u64,
     pub(super) nonce: u64,
@@ -17,15 +17,15 @@ pub struct Position {
     pub(super) opening: u64,
 }
 
-impl PartialEq for Position {
+impl PartialEq for SqlPosition {
     fn eq(&self, other: &Self) -> bool {
         (self.name(), self.opening) == (other.name(), other.opening)
     }
 }
 
-impl Eq for Position {}
+impl Eq for SqlPosition {}
 
-impl Position {
+impl SqlPosition {
     pub(super) fn name(&self) -> MessageRef {
         MessageRef {
             sequence: self.sequence,

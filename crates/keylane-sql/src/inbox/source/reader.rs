@@ -27,7 +27,7 @@ use super::failures::{Failures, Part};
 use super::guard::Starts;
 use super::lanes::{Lanes, Limits, Ready};
 use super::letters::Letters;
-use super::position::Position;
+use super::position::SqlPosition;
 use super::session::{self, Session};
 use super::settings::SourceSettings;
 use crate::error::{ErrorKind, SqlError};
@@ -59,7 +59,7 @@ pub struct SqlSource {
     ready: VecDeque<Ready>,
     /// How many more messages fit, those in `ready` included.
     room: usize,
-    recalled: Vec<Position>,
+    recalled: Vec<SqlPosition>,
     /// Messages that are letters of this inbox already, and have not settled.
     kept: HashSet<u64>,
     /// Turns, and reads of the claims, in progress.
@@ -179,7 +179,7 @@ fn limits(settings: &SourceSettings) -> Limits {
 
 impl Source for SqlSource {
     type Message = RawMessage;
-    type Position = Position;
+    type Position = SqlPosition;
 
     fn name(&self) -> String {
         "inbox".to_owned()
@@ -242,8 +242,8 @@ impl Source for SqlSource {
 
     async fn receive(
         &mut self,
-        into: &mut Deliveries<RawMessage, Position>,
-    ) -> Result<Received<Position>, SourceError> {
+        into: &mut Deliveries<RawMessage, SqlPosition>,
+    ) -> Result<Received<SqlPosition>, SourceError> {
         let until = into.until();
         loop {
             let Some(session) = &self.session else {
@@ -296,7 +296,7 @@ impl Source for SqlSource {
         }
     }
 
-    async fn settle(&mut self, settled: &[Settlement<Position>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<SqlPosition>]) -> Result<(), SourceError> {
         for Settlement {
             position, outcome, ..
         } in settled
@@ -360,9 +360,9 @@ impl Source for SqlSource {
         }
     }
 
-    async fn dead_letter(&mut self, letter: SourceLetter<Position>) -> Result<(), SourceError> {
+    async fn dead_letter(&mut self, letter: SourceLetter<SqlPosition>) -> Result<(), SourceError> {
         let message = letter.position.name();
-        let Position {
+        let SqlPosition {
             sequence,
             lane,
             opening,
@@ -410,8 +410,8 @@ impl Source for SqlSource {
         }
     }
 
-    fn start_guard(&self) -> Option<Arc<dyn StartGuard<Position>>> {
-        Some(Arc::clone(&self.starts) as Arc<dyn StartGuard<Position>>)
+    fn start_guard(&self) -> Option<Arc<dyn StartGuard<SqlPosition>>> {
+        Some(Arc::clone(&self.starts) as Arc<dyn StartGuard<SqlPosition>>)
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
@@ -502,7 +502,7 @@ impl SqlSource {
     }
 
     /// Ends the session, whose claims other workers may have. The source goes on as another worker.
-    fn begin_anew(&mut self) -> Result<Received<Position>, SourceError> {
+    fn begin_anew(&mut self) -> Result<Received<SqlPosition>, SourceError> {
         let lost = Generation(self.opening);
         self.end_session();
         self.recalled.clear();
@@ -585,7 +585,7 @@ impl SqlSource {
                             self.ready.remove(at);
                             self.lanes.give_back(lane, message, 0);
                         }
-                        None => self.recalled.push(Position {
+                        None => self.recalled.push(SqlPosition {
                             sequence: message.sequence,
                             nonce: message.nonce,
                             lane,
@@ -639,7 +639,7 @@ impl SqlSource {
     }
 
     /// Makes a letter of a message whose handler returned `Ok` and whose writes are rolled back.
-    fn keep_uncommitted(&mut self, position: &Position, attempts: u32) {
+    fn keep_uncommitted(&mut self, position: &SqlPosition, attempts: u32) {
         const WHY: &str =
             "its handler returned Ok, but had dropped its transaction without a commit";
         let sequence = position.sequence;
@@ -692,7 +692,7 @@ impl SqlSource {
         self.poll_at = Instant::now() + wait;
     }
 
-    fn delivery(&self, ready: Ready) -> Delivery<RawMessage, Position> {
+    fn delivery(&self, ready: Ready) -> Delivery<RawMessage, SqlPosition> {
         let name = ready.name();
         let Ready {
             claimed,
@@ -718,7 +718,7 @@ impl SqlSource {
             };
             claim.to_bytes()
         });
-        let position = Position {
+        let position = SqlPosition {
             sequence,
             nonce,
             lane: claimed.lane,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 /// use keylane_sql::SourceSettings;
 ///
-/// let settings = SourceSettings::new().keys(256).ttl(Duration::from_secs(10));
+/// let settings = SourceSettings::new().keys(256).lease(Duration::from_secs(10));
 /// # let _ = settings;
 /// ```
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl SourceSettings {
     /// at least 1. They are renewed three times as often. When a process dies, other processes get
     /// its keys after this time and up to two seconds more.
     #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
+    pub fn lease(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.max(Duration::from_secs(1));
         self
     }
@@ -87,7 +87,7 @@ impl SourceSettings {
         self
     }
 
-    /// Sets whether the database notes each first attempt before it starts, too; not by default.
+    /// Notes each first attempt in the database before it starts, too; not by default.
     ///
     /// Further attempts are always noted. By default the first attempt costs no round trip of its
     /// own: when a worker dies, the database knows the key but not the message. From then on the
@@ -96,8 +96,8 @@ impl SourceSettings {
     /// this setting it starts exactly as often, and every message waits 100 milliseconds for its
     /// note.
     #[must_use]
-    pub fn exact_starts(mut self, exact: bool) -> Self {
-        self.exact_starts = exact;
+    pub fn exact_starts(mut self) -> Self {
+        self.exact_starts = true;
         self
     }
 
