@@ -24,7 +24,8 @@
 //! - **The order of each key**: messages of a key are written in the order in which they were
 //!   accepted, also after failures, partial writes, refusals and restarts.
 //! - **Bounded memory and disk**: [`SpoolBuilder::memory`] and [`SpoolBuilder::disk`] count every
-//!   message. [`AtLimit`] decides what happens at the limit; only one of its policies drops messages.
+//!   message. [`AtLimit`] decides what happens at the limit; only one of its policies drops
+//!   messages.
 //! - **A refused message delays only its key**, even while the dead letters fail. The messages
 //!   behind it are in memory and count towards the limits, which end this.
 //! - **Stable ids**: a message has the same [`MessageId`] each time it is written, and no other
