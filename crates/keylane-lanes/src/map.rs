@@ -28,21 +28,21 @@ pub enum Keep {
 
 /// Keeps the hash beside the key: a shard that grows moves its lanes without hashing them again.
 #[derive(Debug)]
-struct Slot<K> {
+struct HashedKey<K> {
     hash: u64,
     key: K,
 }
 
 // `DashMap` asks for these on the methods that look keys up by themselves.
-impl<K: Eq> PartialEq for Slot<K> {
+impl<K: Eq> PartialEq for HashedKey<K> {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
     }
 }
 
-impl<K: Eq> Eq for Slot<K> {}
+impl<K: Eq> Eq for HashedKey<K> {}
 
-impl<K> std::hash::Hash for Slot<K> {
+impl<K> std::hash::Hash for HashedKey<K> {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
@@ -54,25 +54,25 @@ impl<K> std::hash::Hash for Slot<K> {
 /// a type of their own in each copy of a generic method, and all of the table would be compiled
 /// for each of them.
 #[inline]
-fn is_of<K: Eq, V>(key: &K) -> impl Fn(&(Slot<K>, V)) -> bool {
-    move |(slot, _)| slot.key == *key
+fn is_of<K: Eq, V>(key: &K) -> impl Fn(&(HashedKey<K>, V)) -> bool {
+    move |(hashed, _)| hashed.key == *key
 }
 
 #[inline]
-fn has_hash<K, V>(hash: u64) -> impl Fn(&(Slot<K>, V)) -> bool {
-    move |(slot, _)| slot.hash == hash
+fn has_hash<K, V>(hash: u64) -> impl Fn(&(HashedKey<K>, V)) -> bool {
+    move |(hashed, _)| hashed.hash == hash
 }
 
 #[inline]
-fn hash_of<K, V>((slot, _): &(Slot<K>, V)) -> u64 {
-    slot.hash
+fn hash_of<K, V>((hashed, _): &(HashedKey<K>, V)) -> u64 {
+    hashed.hash
 }
 
 type Unasked = BuildHasherDefault<DefaultHasher>;
 
 /// All lanes that hold or run something, or are paused.
 pub struct LaneMap<K, T, H, G> {
-    lanes: DashMap<Slot<K>, Lane<T, H, G>, Unasked>,
+    lanes: DashMap<HashedKey<K>, Lane<T, H, G>, Unasked>,
     spares: Spares<T>,
 }
 
@@ -120,11 +120,11 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         match shard.get_mut(hash, is_of(key)) {
             Some((_, lane)) => Some(offer(lane.get_mut())),
             None => {
-                let slot = Slot {
+                let hashed = HashedKey {
                     hash,
                     key: key.clone(),
                 };
-                shard.insert(hash, (slot, SharedValue::new(make())), hash_of);
+                shard.insert(hash, (hashed, SharedValue::new(make())), hash_of);
                 None
             }
         }
@@ -152,8 +152,8 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
             let Some(mut lane) = make() else { return false };
             let key = key.clone();
             if step(&mut lane) == Keep::Stay {
-                let slot = Slot { hash, key };
-                shard.insert(hash, (slot, SharedValue::new(lane)), hash_of);
+                let hashed = HashedKey { hash, key };
+                shard.insert(hash, (hashed, SharedValue::new(lane)), hash_of);
             } else {
                 drop(shard);
                 lane.recycle(&self.spares);
@@ -231,8 +231,8 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
     /// Returns a key with this hash that has a lane.
     pub fn key_of(&self, hash: u64) -> Option<K> {
         let shard = self.lanes.shards()[self.shard_of(hash)].read();
-        let (slot, _) = shard.get(hash, has_hash(hash))?;
-        Some(slot.key.clone())
+        let (hashed, _) = shard.get(hash, has_hash(hash))?;
+        Some(hashed.key.clone())
     }
 
     /// Visits every lane, one shard at a time, and removes those for which `keep` is false.
@@ -244,11 +244,11 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
             let mut shard = shard.write();
             // The table can be drained without `unsafe`, but not walked: what stays goes back.
             let all: Vec<_> = shard.drain().collect();
-            for (slot, mut lane) in all {
-                if keep(&slot.key, slot.hash, lane.get_mut()) {
-                    shard.insert(slot.hash, (slot, lane), hash_of);
+            for (hashed, mut lane) in all {
+                if keep(&hashed.key, hashed.hash, lane.get_mut()) {
+                    shard.insert(hashed.hash, (hashed, lane), hash_of);
                 } else {
-                    removed.push((slot, lane));
+                    removed.push((hashed, lane));
                 }
             }
             drop(shard);
@@ -355,15 +355,15 @@ mod tests {
 
     #[test]
     fn a_lane_is_itself_by_its_key() {
-        let slot = |hash, key| Slot { hash, key };
-        assert!(slot(1, 2) == slot(9, 2) && slot(1, 2) != slot(1, 3));
-        let hash_of = |slot: &Slot<u8>| {
+        let hashed = |hash, key| HashedKey { hash, key };
+        assert!(hashed(1, 2) == hashed(9, 2) && hashed(1, 2) != hashed(1, 3));
+        let hash_of = |hashed: &HashedKey<u8>| {
             use std::hash::{Hash, Hasher};
             let mut hasher = DefaultHasher::new();
-            slot.hash(&mut hasher);
+            hashed.hash(&mut hasher);
             hasher.finish()
         };
-        assert_eq!(hash_of(&slot(1, 2)), hash_of(&slot(1, 3)));
-        assert_ne!(hash_of(&slot(1, 2)), hash_of(&slot(2, 2)));
+        assert_eq!(hash_of(&hashed(1, 2)), hash_of(&hashed(1, 3)));
+        assert_ne!(hash_of(&hashed(1, 2)), hash_of(&hashed(2, 2)));
     }
 }

@@ -174,15 +174,15 @@ impl LaneLease for Leased {
     }
 
     fn held_until(&self) -> Option<Instant> {
-        self.lease.term().held_until()
+        self.lease.validity().held_until()
     }
 
     fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let lost = self.lost.get_or_insert_with(|| {
-            let term = self.lease.term().clone();
+            let validity = self.lease.validity().clone();
             // The task of a handler polls it, and the budget of that task belongs to the handler.
             Box::pin(unconstrained(async move {
-                term.lost().await;
+                validity.lost().await;
             }))
         });
         lost.as_mut().poll(cx)

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::error::LeaseLost;
 use crate::shared::Grant;
 use crate::store::Token;
-use crate::term::TermWatch;
+use crate::validity::ValidityWatch;
 
 /// The right to work on a key while the lease is held.
 ///
@@ -31,8 +31,8 @@ pub struct Lease {
 
 impl Lease {
     /// Returns the state of the lease, for a lane of `keylane`.
-    pub(crate) fn term(&self) -> &TermWatch {
-        &self.grant.term
+    pub(crate) fn validity(&self) -> &ValidityWatch {
+        &self.grant.validity
     }
 
     pub(crate) fn new(grant: Grant) -> Self {
@@ -55,7 +55,7 @@ impl Lease {
     ///
     /// [`LeaseLost`] gives the reason.
     pub fn check(&self) -> Result<(), LeaseLost> {
-        self.grant.term.check()
+        self.grant.validity.check()
     }
 
     /// Waits until the lease is lost. It returns a tenth of the time to live before another process
@@ -65,7 +65,7 @@ impl Lease {
     ///
     /// The call only waits.
     pub async fn lost(&self) -> LeaseLost {
-        self.grant.term.lost().await
+        self.grant.validity.lost().await
     }
 
     /// Runs a future under the lease. When the lease is lost, the future is dropped before this

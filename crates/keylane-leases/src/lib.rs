@@ -3,7 +3,7 @@
 // # How it works
 //
 //     acquire, drop ──► Shared (one lock: Table, pure) ◄── Keeper (a task) ──► LeaseStore:
-//     Lease::run ◄── Term: until when, or lost                                 1,000 keys a call
+//     Lease::run ◄── Validity: until when, or lost                             1,000 keys a call
 //
 // **Until when is a lease held?**
 // For nine tenths of its time, counted from before the call that has granted or renewed it was
@@ -14,11 +14,11 @@
 // key from the end of one list to another. An order of single leases compared their keys, which are
 // far apart in memory, and each renewal woke a holder. That took 5.05 % of a core for 100,000
 // leases of 30 s, instead of 3.0 to 4.1, where the cache was busy (`Schedule` in `table.rs`,
-// `TermSender::hold`).
+// `ValiditySender::hold`).
 //
 // **Who says that a lease has ended?**
 // The clock, and not the task alone: the task may be in the queue of a worker that is blocked
-// (`term.rs`, `Lease::run`).
+// (`validity.rs`, `Lease::run`).
 //
 // **When is a lease renewed?**
 // After a third of its time. A longer one is renewed later, up to a half (25 s and more), as long
@@ -69,7 +69,7 @@ pub mod conformance;
 
 mod keeper;
 mod shared;
-mod term;
+mod validity;
 
 pub use async_trait::async_trait;
 pub use bytes::Bytes;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::error::{AcquireError, LeaseLost, StoreError};
 use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table};
-use crate::term::{TermSender, TermWatch};
+use crate::validity::{ValiditySender, ValidityWatch};
 
 pub(crate) struct Shared {
     pub(crate) owner: Owner,
@@ -47,7 +47,7 @@ enum Stage {
 }
 
 struct Entry {
-    term: TermSender,
+    validity: ValiditySender,
     _place: OwnedSemaphorePermit,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Released {
 pub(crate) struct Grant {
     pub(crate) key: Bytes,
     pub(crate) token: Token,
-    pub(crate) term: TermWatch,
+    pub(crate) validity: ValidityWatch,
     shared: Arc<Shared>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Grant {
 pub(crate) enum Refusal {
     /// This process has it, or asks for it: the store is not asked.
     Here {
-        freed: TermWatch,
+        freed: ValidityWatch,
         remaining: Duration,
     },
     Error(AcquireError),
@@ -106,14 +106,14 @@ impl Shared {
             let until = state.table.held_until(&wish.key);
             let remaining = until.map(|at| at.saturating_duration_since(Instant::now()));
             return Err(Refusal::Here {
-                freed: entry.term.watch(),
+                freed: entry.validity.watch(),
                 remaining: remaining.unwrap_or(wish.ttl),
             });
         }
         let is_new = state.table.ask(&wish.key);
         debug_assert!(is_new, "the table has the keys of the terms");
         let entry = Entry {
-            term: TermSender::new(),
+            validity: ValiditySender::new(),
             _place: place,
         };
         state.terms.insert(wish.key.clone(), entry);
@@ -259,12 +259,12 @@ impl Shared {
         if let Kept::Until(at) = kept
             && let Some(entry) = state.terms.get(&wish.key)
         {
-            entry.term.hold(at);
-            let term = entry.term.watch();
+            entry.validity.hold(at);
+            let validity = entry.validity.watch();
             return Ok(Grant {
                 key: wish.key.clone(),
                 token,
-                term,
+                validity,
                 shared: Arc::clone(self),
             });
         }
@@ -292,7 +292,7 @@ impl Shared {
             match state.table.renewed(key, *token, answers[at], sent, now) {
                 Kept::Until(at) => {
                     if let Some(entry) = state.terms.get(key) {
-                        entry.term.hold(at);
+                        entry.validity.hold(at);
                     }
                 }
                 Kept::RanOut => self.lose(&mut state, key, LeaseLost::RanOut),
@@ -314,7 +314,7 @@ impl Shared {
     }
 
     fn tell_loss(&self, entry: &Entry, why: LeaseLost) {
-        entry.term.lose(why);
+        entry.validity.lose(why);
         self.losses.fetch_add(1, Ordering::Release);
     }
 

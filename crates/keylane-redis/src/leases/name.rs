@@ -12,11 +12,11 @@ const LONGEST: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     namespace: Bytes,
-    slots: Vec<Slot>,
+    slots: Vec<SlotNames>,
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+struct SlotNames {
     /// The key with the last token.
     counter: Bytes,
     /// The prefix of the leases.
@@ -30,7 +30,7 @@ impl Names {
             1 => names::beside(&namespace, &[end]),
             _ => names::beside_in(&namespace, slot, &[end]),
         };
-        let slot = |slot| Slot {
+        let slot = |slot| SlotNames {
             counter: key(slot, b"lease-token"),
             leases: key(slot, b"lease"),
         };

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::LeaseLost;
 
-/// The known term of a lease.
+/// How long a lease is known to be held, or why it is lost.
 #[derive(Debug)]
-struct Term {
+struct Validity {
     stage: Stage,
     /// Until when it is held, if it is. Most renewals change only this, and wake no task.
     until: Time,
@@ -25,17 +25,17 @@ enum Stage {
     Lost(LeaseLost),
 }
 
-/// The writing side of a term. It is dropped when the key is free in this process.
+/// The writing side of a validity. It is dropped when the key is free in this process.
 #[derive(Debug)]
-pub(crate) struct TermSender(watch::Sender<Term>);
+pub(crate) struct ValiditySender(watch::Sender<Validity>);
 
-/// The reading side of a term.
+/// The reading side of a validity.
 #[derive(Clone, Debug)]
-pub(crate) struct TermWatch(watch::Receiver<Term>);
+pub(crate) struct ValidityWatch(watch::Receiver<Validity>);
 
-impl TermSender {
+impl ValiditySender {
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(Term {
+        Self(watch::Sender::new(Validity {
             stage: Stage::Asked,
             until: Time::new(),
         }))
@@ -43,31 +43,32 @@ impl TermSender {
 
     /// Records a grant or a renewal.
     pub(crate) fn hold(&self, until: Instant) {
-        let term = self.0.borrow();
-        term.until.set(until);
-        let is_held = term.stage == Stage::Held;
-        drop(term);
+        let validity = self.0.borrow();
+        validity.until.set(until);
+        let is_held = validity.stage == Stage::Held;
+        drop(validity);
         if !is_held {
-            self.0.send_modify(|term| term.stage = Stage::Held);
+            self.0.send_modify(|validity| validity.stage = Stage::Held);
         }
     }
 
     pub(crate) fn lose(&self, why: LeaseLost) {
-        self.0.send_modify(|term| term.stage = Stage::Lost(why));
+        self.0
+            .send_modify(|validity| validity.stage = Stage::Lost(why));
     }
 
-    pub(crate) fn watch(&self) -> TermWatch {
-        TermWatch(self.0.subscribe())
+    pub(crate) fn watch(&self) -> ValidityWatch {
+        ValidityWatch(self.0.subscribe())
     }
 }
 
-impl TermWatch {
+impl ValidityWatch {
     /// Checks that the lease is held now. The clock decides, and not the report, which may be late
     /// in a busy runtime.
     pub(crate) fn check(&self) -> Result<(), LeaseLost> {
-        let term = self.0.borrow();
-        match term.stage {
-            Stage::Held if term.until.get() > Instant::now() => Ok(()),
+        let validity = self.0.borrow();
+        match validity.stage {
+            Stage::Held if validity.until.get() > Instant::now() => Ok(()),
             Stage::Lost(why) => Err(why),
             Stage::Held | Stage::Asked => Err(LeaseLost::RanOut),
         }
@@ -75,8 +76,8 @@ impl TermWatch {
 
     /// Returns until when it is held, if it is not lost.
     pub(crate) fn held_until(&self) -> Option<Instant> {
-        let term = self.0.borrow();
-        (term.stage == Stage::Held).then(|| term.until.get())
+        let validity = self.0.borrow();
+        (validity.stage == Stage::Held).then(|| validity.until.get())
     }
 
     /// Waits until the lease is lost, by the report or by the clock, whichever comes first: the
