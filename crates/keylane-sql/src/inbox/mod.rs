@@ -18,8 +18,8 @@
 //
 //     accept ──► keys (locked until the commit) ──► messages, and lanes if there is none
 //                                                     │
-//     SqlSource: Lanes (pure) ── RoundTrip ──► claim lanes, read their messages, remove what is done
-//                Session (a task) ───────────► workers: until when all claims of this process last
+//     SqlSource: Lanes (pure) ─ RoundTrip ─► claim lanes, read their messages, remove what is done
+//                Session (a task) ─────────► workers: until when all claims of this process last
 //
 // A lease for each key, as in `keylane-leases`, would be renewed by a write for each key. Keys of
 // the inbox are never held without their worker, so the worker has the lease.
