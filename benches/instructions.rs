@@ -31,8 +31,9 @@ use std::time::Duration;
 use gungraun::{
     Callgrind, EventKind, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
 };
+use keylane::discipline::{Coalesce, Sequence};
 use keylane::error::BuildError;
-use keylane::{Builder, Coalesce, Context, Dispatcher, Handler, Retry, Sequence};
+use keylane::{Builder, Context, Dispatcher, Handler, Retry};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 

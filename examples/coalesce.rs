@@ -12,7 +12,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use keylane::{Coalesce, Dispatcher, Receipt};
+use keylane::discipline::Coalesce;
+use keylane::{Dispatcher, Receipt};
 use tokio::time::{Instant, sleep};
 
 type Error = Box<dyn std::error::Error>;

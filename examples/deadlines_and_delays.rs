@@ -15,7 +15,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use keylane::{Delayed, Dispatcher};
+use keylane::Dispatcher;
+use keylane::discipline::Delayed;
 use tokio::time::{Instant, sleep};
 
 type Error = Box<dyn std::error::Error>;

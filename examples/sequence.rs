@@ -17,8 +17,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use keylane::Dispatcher;
+use keylane::discipline::{OnGap, Sequence};
 use keylane::error::{BoxError, ReceiptError};
-use keylane::{Dispatcher, OnGap, Sequence, VersionStore};
+use keylane::source::VersionStore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeReport};
 use keylane::error::BoxError;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeReport, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_kafka::{Control, KafkaSource};
 use serde::{Deserialize, Serialize};
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
+use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::Source;
-use keylane::{Intake, IntakeSettings};
 use keylane_inbox::Inbox;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;

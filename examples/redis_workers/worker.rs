@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::Intake;
 use keylane::error::BoxError;
 use keylane::source::{RawMessage, Source};
-use keylane::{Dispatcher, Intake, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_redis::{ListBuilder, ListKey, ListQueue, Redis, StreamSource};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};

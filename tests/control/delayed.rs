@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use keylane::discipline::Delayed;
 use keylane::error::SendError;
 use keylane::watching::LaneState;
-use keylane::{Delayed, Retry, RetryBudget};
+use keylane::{Retry, RetryBudget};
 use keylane_testkit::Act;
 use keylane_testkit::scenario::{MS, Message, SECOND, outcome, settle, within, within_years};
 use tokio::time::Instant;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use keylane::discipline::Coalesce;
 use keylane::error::ReceiptError;
 use keylane::watching::LaneState;
-use keylane::{Coalesce, Rate, Retry};
+use keylane::{Rate, Retry};
 use keylane_testkit::Act;
 use keylane_testkit::scenario::{MS, Message, SECOND, outcome, settle, within};
 

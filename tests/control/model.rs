@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::{Delayed, Rate, Retry};
+use keylane::discipline::Delayed;
+use keylane::{Rate, Retry};
 use keylane_testkit::Act;
 use keylane_testkit::scenario::{Message, outcome, paused, settle, within};
 use proptest::prelude::*;

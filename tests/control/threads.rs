@@ -12,10 +12,11 @@ use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use futures::{FutureExt, Sink};
+use keylane::discipline::{OnGap, Sequence};
 use keylane::error::BuildError;
 use keylane::routing::HashLanes;
 use keylane::watching::LaneState;
-use keylane::{Context, Dispatcher, OnExhausted, OnGap, Rate, Sequence};
+use keylane::{Context, Dispatcher, OnExhausted, Rate};
 use keylane_testkit::scenario::{
     self, Elsewhere, MS, Message, SECOND, ScriptedDispatcher, settle, within, within_years,
 };

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use keylane::Dispatcher;
+use keylane::discipline::{Coalesce, OnGap, Sequence};
 use keylane::error::{BuildError, Failure, ReceiptError};
-use keylane::{Coalesce, Dispatcher, OnGap, Sequence};
 use keylane_testkit::scenario::{MS, SECOND, paused, quiet, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 

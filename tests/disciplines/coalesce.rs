@@ -1,7 +1,8 @@
 //! `Coalesce`: many requests for one key are one piece of work.
 
+use keylane::discipline::Coalesce;
 use keylane::watching::LaneState;
-use keylane::{Coalesce, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 

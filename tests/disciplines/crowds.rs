@@ -1,6 +1,7 @@
 //! Very many messages of one key.
 
-use keylane::{Coalesce, Overflow};
+use keylane::Overflow;
+use keylane::discipline::Coalesce;
 use keylane_testkit::scenario::{paused, quiet, threads};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 

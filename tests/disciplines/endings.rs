@@ -1,6 +1,7 @@
 //! The end in the midst: the accounting is exact, and every receipt resolves.
 
-use keylane::{Coalesce, OnGap, Overflow, Retry};
+use keylane::discipline::{Coalesce, OnGap};
+use keylane::{Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Random, SECOND, assert_no_engine_panics, assert_nothing_left, cases, paused, quiet,
     threads, until, within,

@@ -6,8 +6,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::discipline::{Coalesce, Sequence};
 use keylane::routing::{HashLane, HashLanes, hash_lane};
-use keylane::{Coalesce, Dispatcher, Overflow, Retry, Sequence};
+use keylane::{Dispatcher, Overflow, Retry};
 use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 use tokio::sync::Semaphore;
 

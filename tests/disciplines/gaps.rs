@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
+use keylane::OnExhausted;
+use keylane::discipline::OnGap;
 use keylane::error::{Failure, LaneError, ReceiptError};
 use keylane::watching::LaneState;
-use keylane::{OnExhausted, OnGap};
 use keylane_testkit::scenario::{MS, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 use tokio::time::Instant;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keylane::{Coalesce, Context, OnExhausted, OnGap, Retry};
+use keylane::discipline::{Coalesce, OnGap};
+use keylane::{Context, OnExhausted, Retry};
 use keylane_testkit::scenario::{
     Held, Receipts, assert_no_engine_panics, assert_nothing_left, cases, paused, quiet, within,
 };

@@ -1,7 +1,8 @@
 //! `Sequence`: only the next version runs, as TCP does.
 
+use keylane::discipline::{OnGap, Sequence};
 use keylane::watching::LaneState;
-use keylane::{OnGap, Overflow, Retry, Sequence};
+use keylane::{Overflow, Retry};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use proptest::prelude::*;

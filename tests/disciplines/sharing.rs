@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use keylane::discipline::Coalesce;
 use keylane::error::{BuildError, Failure, ReceiptError};
-use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow};
+use keylane::{Dispatcher, OnExhausted, Overflow};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use keylane::discipline::OnGap;
 use keylane::error::{BoxError, Failure, ReceiptError};
+use keylane::source::VersionStore;
 use keylane::watching::LaneState;
-use keylane::{OnGap, Retry, VersionStore, async_trait};
+use keylane::{Retry, async_trait};
 use keylane_testkit::scenario::{MS, Random, SECOND, cases, paused, quiet, within};
 use keylane_testkit::{Act, Evidence, Gate, History, Id, Script};
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use keylane::discipline::Coalesce;
 use keylane::error::ReceiptError;
-use keylane::{Builder, Coalesce, Context, Dispatcher, Report};
+use keylane::{Builder, Context, Dispatcher, Report};
 use keylane_testkit::scenario::{
     Numbered, Producer, Receipts, ScriptedDispatcher, judge, outcome, watch_for_engine_panics,
     within,

@@ -1,6 +1,6 @@
 //! What a key remembers in memory: it outlives the lane, it has a bound, and idle keys are forgotten.
 
-use keylane::OnGap;
+use keylane::discipline::OnGap;
 use keylane::watching::LaneState;
 use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, Script};

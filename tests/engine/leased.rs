@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
+use keylane::discipline::{Coalesce, Sequence};
 use keylane::error::{BoxError, ReceiptError};
 use keylane::watching::{Event, LaneState};
-use keylane::{
-    Coalesce, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Overflow, Rate, Retry, Sequence,
-};
+use keylane::{DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Overflow, Rate, Retry};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{sleep, timeout};
 

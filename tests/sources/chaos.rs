@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use keylane::{Intake, Overflow, Retry};
+use keylane::consume::Intake;
+use keylane::{Overflow, Retry};
 use keylane_testkit::Evidence;
 use keylane_testkit::reference::{Call, Loss, ReferenceServer};
 use keylane_testkit::scenario::{MS, Random, SECOND, repeats, within};

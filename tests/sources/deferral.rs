@@ -1,7 +1,8 @@
 //! Messages beside full lanes of which only the position is kept, and which are read again.
 
+use keylane::Overflow;
+use keylane::consume::{Guarantee, Intake};
 use keylane::source::Features;
-use keylane::{Guarantee, Intake, Overflow};
 use keylane_testkit::reference::Call;
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Evidence, Gate, Script};

@@ -11,10 +11,11 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeSettings};
 use keylane::lease::{LaneLease, LaneLeaseError, LaneLeases};
 use keylane::routing::HashLane;
 use keylane::source::{Features, RawMessage, Source};
-use keylane::{Builder, Context, Dispatcher, Intake, IntakeSettings, OnExhausted, Overflow, Retry};
+use keylane::{Builder, Context, Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::reference::{Call, Loss, ReferenceServer};
 use keylane_testkit::scenario::{MS, Random, SECOND, repeats, watch_for_engine_panics, within};
 use keylane_testkit::{Evidence, History, Id, LetterBox, Outcome, ScriptError};

@@ -3,7 +3,8 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use keylane::{IntakeState, Overflow};
+use keylane::Overflow;
+use keylane::consume::IntakeState;
 use keylane_testkit::reference::MessageState;
 use keylane_testkit::scenario::{MS, SECOND, paused, quiet, within};
 use keylane_testkit::{Act, Gate, Script};

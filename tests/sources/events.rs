@@ -1,6 +1,6 @@
 //! What the subscribers of a dispatcher hear of its sources.
 
-use keylane::IntakeState;
+use keylane::consume::IntakeState;
 use keylane::error::BoxError;
 use keylane::source::{RawLetter, RawLetterSink, Source};
 use keylane::watching::{Event, Events, SourceEvent};

@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use keylane::{Intake, Overflow, Retry};
+use keylane::consume::Intake;
+use keylane::{Overflow, Retry};
 use keylane_testkit::reference::{Call, Loss, ReferenceServer};
 use keylane_testkit::scenario::{MS, Random, SECOND, repeats, within};
 use keylane_testkit::{Evidence, Id};

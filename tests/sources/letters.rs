@@ -1,7 +1,9 @@
 //! Dead letters that the source keeps.
 
+use keylane::consume::Intake;
+use keylane::discipline::Coalesce;
 use keylane::source::{Features, Outcome};
-use keylane::{Coalesce, Dispatcher, Intake, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_testkit::reference::{Call, Fate, MessageState};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Evidence, Script};

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::IntakeSettings;
 use keylane::error::ConsumeError;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_testkit::scenario::{quiet, settle, watch_for_engine_panics, within};
 use keylane_testkit::{Act, Evidence, Gate, Script};
 
@@ -381,9 +382,9 @@ async fn a_function_of_the_message_that_panics_costs_that_message_only() {
         let rig = Rig::new(plain());
         let orders = orders().lane_capacity(4, keylane::Overflow::Wait);
         let orders = match function {
-            "version" => orders.sequence(keylane::Sequence::contiguous(|raw: &RawMessage| {
-                asked(raw).version.unwrap()
-            })),
+            "version" => orders.sequence(keylane::discipline::Sequence::contiguous(
+                |raw: &RawMessage| asked(raw).version.unwrap(),
+            )),
             "lifetime" => orders.expire_by(|raw| asked(raw).version.map(Duration::from_secs)),
             _ => orders.priority(2, |raw| u8::from(asked(raw).version.is_some())),
         };

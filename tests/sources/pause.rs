@@ -1,6 +1,6 @@
 //! Pausing an intake, and resuming it.
 
-use keylane::IntakeState;
+use keylane::consume::IntakeState;
 use keylane_testkit::scenario::{SECOND, quiet};
 use keylane_testkit::{Act, Gate};
 

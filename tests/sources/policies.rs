@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use keylane::consume::{Guarantee, IntakeSettings};
+use keylane::discipline::Sequence;
 use keylane::error::{BoxError, ConsumeError};
+use keylane::source::VersionStore;
 use keylane::source::{Features, RawMessage};
-use keylane::{Dispatcher, Guarantee, IntakeSettings, OnExhausted, Sequence, VersionStore};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_testkit::reference::{Fate, Loss, MessageState};
 use keylane_testkit::scenario::{quiet, settle, within};
 use keylane_testkit::{Act, Evidence, Gate, Script};

@@ -3,8 +3,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use keylane::consume::IntakeState;
 use keylane::source::{Deliveries, Features, Received, Settlement, Source, SourceError};
-use keylane::{Dispatcher, IntakeState, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_testkit::reference::{Call, Loss};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
 use keylane_testkit::{Act, Gate};

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::discipline::{Coalesce, Sequence};
 use keylane::source::RawMessage;
-use keylane::{Coalesce, Context, OnExhausted, Overflow, Retry, Sequence};
+use keylane::{Context, OnExhausted, Overflow, Retry};
 use keylane_testkit::reference::{Fate, MessageState};
 use keylane_testkit::scenario::{MS, quiet, settle, threads};
 use keylane_testkit::{Act, Evidence, Gate, LetterBox, Outcome, Script};

@@ -7,8 +7,9 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeReport, IntakeSettings};
 use keylane::source::{Features, RawMessage};
-use keylane::{Builder, Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted};
+use keylane::{Builder, Context, Dispatcher, OnExhausted};
 use keylane_testkit::reference::{MessageState, ReferenceServer};
 use keylane_testkit::scenario::{
     Random, SECOND, assert_no_engine_panics, assert_nothing_left, watch_for_engine_panics, within,

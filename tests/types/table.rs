@@ -11,16 +11,18 @@ use std::pin::Pin;
 use std::task::{self, Poll};
 
 use futures::{Stream, stream};
+use keylane::discipline::{Coalesce, Delayed, OnGap, Sequence};
 use keylane::error::{
     BuildError, Failure, LaneError, ReceiptError, ReserveError, ResizeError, SendError,
     TrySendError,
 };
 use keylane::routing::{HashLane, HashLanes};
+use keylane::source::VersionStore;
 use keylane::watching::{Event, Events, HotBy, HotKey, LaneState, LaneView, Stats};
 use keylane::{
-    Adaptive, Coalesce, Context, DeadLetter, DeadLetterSink, Delayed, Dispatcher, DispatcherSink,
-    HandedBack, LaneControl, OnExhausted, OnGap, Overflow, Permit, Rate, Receipt, Report, Retry,
-    RetryBudget, Sequence, Shutdown, VersionStore,
+    Adaptive, Context, DeadLetter, DeadLetterSink, Dispatcher, DispatcherSink, HandedBack,
+    LaneControl, OnExhausted, Overflow, Permit, Rate, Receipt, Report, Retry, RetryBudget,
+    Shutdown,
 };
 use keylane_queue::{
     self as queue, EnqueueError, Lease, LeaseError, Queue, Redelivery, Returned, TryDequeueError,

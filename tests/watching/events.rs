@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures::{FutureExt, StreamExt};
+use keylane::discipline::{OnGap, Sequence};
 use keylane::error::BuildError;
 use keylane::watching::Event;
-use keylane::{Dispatcher, OnExhausted, OnGap, Overflow, Retry, Sequence};
+use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{MS, paused, threads};
 use keylane_testkit::{Gate, History, LetterBox};
 use tokio::time::Instant;

@@ -5,8 +5,9 @@ use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use keylane::discipline::{Coalesce, Sequence};
 use keylane::watching::Stats;
-use keylane::{Adaptive, Builder, Coalesce, Dispatcher, Overflow, Rate, Sequence};
+use keylane::{Adaptive, Builder, Dispatcher, Overflow, Rate};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 

@@ -3,8 +3,9 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use keylane::consume::IntakeSettings;
 use keylane::source::{Deliveries, Delivery, Features, Received, Settlement, Source, SourceError};
-use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use serde::Serialize;
 
 use crate::measure;

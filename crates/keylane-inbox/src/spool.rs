@@ -24,8 +24,8 @@ use crate::message::{MessageId, NewMessage};
 /// # Failures
 ///
 /// The inbox refuses a message that exceeds one of its limits, and
-/// [`InboxBuilder::on_refused`](keylane_spool::InboxBuilder::on_refused) decides what happens to it; the
-/// other messages of its batch are stored. If the inbox is closed, has no room on its disk or
+/// [`on_refused`](keylane_spool::SpoolBuilder::on_refused) decides what happens to it; the other
+/// messages of its batch are stored. If the inbox is closed, has no room on its disk or
 /// cannot write, the spool tries again after its waits. A message that the inbox has confirmed is
 /// as durable as its [`SyncMode`](crate::SyncMode) says.
 ///

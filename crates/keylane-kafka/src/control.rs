@@ -14,7 +14,7 @@ use crate::lock::lock;
 /// [`KafkaSource::control`](crate::KafkaSource::control) before the source is consumed.
 ///
 /// To pause a single key, pause its lane: see [`Dispatcher::lane`](keylane::Dispatcher::lane). To
-/// pause everything, use [`Intake::pause`](keylane::Intake::pause).
+/// pause everything, use [`Intake::pause`](keylane::consume::Intake::pause).
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     shared: Arc<Shared>,

@@ -14,7 +14,7 @@ use crate::BoxError;
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 /// use keylane::error::BoxError;
-/// use keylane::VersionStore;
+/// use keylane::source::VersionStore;
 ///
 /// /// Stands for a table with a row for each key.
 /// #[derive(Default)]

@@ -10,7 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane::consume::IntakeSettings;
+use keylane::{Dispatcher, OnExhausted};
 use keylane_source::{
     BoxError, Decoded, DecodedPosition, Deliveries, Delivery, Features, Generation, Outcome,
     RawLetter, RawLetterSink, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,

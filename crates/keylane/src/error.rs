@@ -151,17 +151,17 @@ pub enum ReceiptError<M, E> {
     /// An operator purged its lane; the last attempt, if there was one, has failed.
     Purged(M),
     /// A message of the same key waits already, and stands for it
-    /// ([`Coalesce::keep_first`](crate::Coalesce::keep_first)).
+    /// ([`Coalesce::keep_first`](crate::discipline::Coalesce::keep_first)).
     Declined(M),
     /// A newer message of the same key took its place
-    /// ([`Coalesce::keep_latest`](crate::Coalesce::keep_latest)).
+    /// ([`Coalesce::keep_latest`](crate::discipline::Coalesce::keep_latest)).
     Superseded(M),
     /// It became part of another message of its key, which has settled.
     Merged {
         /// Whether the handler succeeded with that message.
         handled: bool,
     },
-    /// Its version came before, or is older than one that did ([`Sequence`](crate::Sequence)). That
+    /// Its version came before, or is older than one that did ([`Sequence`](crate::discipline::Sequence)). That
     /// message was accepted, and may still be on its way.
     Duplicate(M),
     /// It was too old to start, or to be tried again
@@ -319,7 +319,7 @@ pub enum ConsumeError {
          for them, or give `OnExhausted::dead_letter(sink)`"
     )]
     NoDeadLetters,
-    /// [`Guarantee::EffectivelyOnce`](crate::Guarantee::EffectivelyOnce) needs versions, and a
+    /// [`Guarantee::EffectivelyOnce`](crate::consume::Guarantee::EffectivelyOnce) needs versions, and a
     /// store that keeps them.
     #[error("`Guarantee::EffectivelyOnce` needs `sequence` with a `VersionStore`")]
     NoVersions,

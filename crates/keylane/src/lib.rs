@@ -74,12 +74,7 @@ pub use handler::{Context, Handler};
 
 pub mod batch;
 
-mod discipline;
-pub use discipline::{Coalesce, Delayed, Sequence};
-#[doc(inline)]
-pub use keylane_lanes::OnGap;
-#[doc(inline)]
-pub use keylane_source::VersionStore;
+pub mod discipline;
 
 mod retry;
 pub use retry::{Retry, RetryBudget};
@@ -102,10 +97,7 @@ pub use keylane_source as source;
 #[doc(inline)]
 pub use keylane_source::lease;
 
-mod consume;
-pub use consume::{
-    FailedPart, Guarantee, Intake, IntakeReport, IntakeSettings, IntakeState, IntakeStats, Stop,
-};
+pub mod consume;
 
 pub mod watching;
 
@@ -126,7 +118,7 @@ mod schedules;
 /// The bytes of keys and payloads, without another dependency.
 pub use bytes::Bytes;
 
-/// For implementing [`DeadLetterSink`], [`VersionStore`], [`LaneLeases`](lease::LaneLeases) and
-/// [`RawLetterSink`](source::RawLetterSink), which are used as trait objects, without another
-/// dependency.
+/// For implementing [`DeadLetterSink`], [`VersionStore`](source::VersionStore),
+/// [`LaneLeases`](lease::LaneLeases) and [`RawLetterSink`](source::RawLetterSink), which are used
+/// as trait objects, without another dependency.
 pub use async_trait::async_trait;

@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::discipline::{Coalesce, Sequence};
 use keylane::error::BoxError;
-use keylane::{
-    Builder, Coalesce, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry, Sequence,
-};
+use keylane::{Builder, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,

@@ -1,7 +1,8 @@
 //! How much room a coalescing lane takes.
 
+use keylane::discipline::Coalesce;
 use keylane::error::TrySendError;
-use keylane::{Coalesce, Overflow, Retry};
+use keylane::{Overflow, Retry};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 

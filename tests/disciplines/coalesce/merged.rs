@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use keylane::discipline::{Coalesce, Delayed};
 use keylane::error::ReceiptError;
 use keylane::watching::LaneState;
-use keylane::{Coalesce, Context, Delayed, Overflow, Rate};
+use keylane::{Context, Overflow, Rate};
 use keylane_testkit::scenario::{MS, SECOND, paused, quiet, until, within};
 use keylane_testkit::{Act, Gate, History, Script};
 use tokio::runtime::{Builder, Handle};

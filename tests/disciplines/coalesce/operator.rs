@@ -1,6 +1,6 @@
 //! A coalescing lane under an operator.
 
-use keylane::Coalesce;
+use keylane::discipline::Coalesce;
 use keylane::error::{Failure, ReceiptError};
 use keylane::watching::LaneState;
 use keylane_testkit::scenario::{paused, quiet};

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::discipline::Coalesce;
 use keylane::routing::{HashLane, HashLanes};
-use keylane::{Coalesce, Dispatcher, OnExhausted, Overflow, Rate, Report};
+use keylane::{Dispatcher, OnExhausted, Overflow, Rate, Report};
 use keylane_testkit::scenario::{MS, Message, Random, on_both, paused, quiet, scripted, within};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 

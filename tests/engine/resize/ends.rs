@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane::discipline::Delayed;
 use keylane::error::{ReceiptError, ResizeError};
-use keylane::{Delayed, OnExhausted, Overflow, Retry};
+use keylane::{OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Message, SECOND, paused, quiet, scripted, threads, until, within,
 };

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures::FutureExt;
+use keylane::Dispatcher;
+use keylane::discipline::Coalesce;
 use keylane::routing::{HashLanes, hash_lane};
-use keylane::{Coalesce, Dispatcher};
 use keylane_testkit::scenario::{threads, until, within};
 use tokio::sync::Semaphore;
 

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use keylane::consume::Intake;
 use keylane::source::{Deliveries, RawMessage, Source};
-use keylane::{Dispatcher, Intake, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{ListKey, ListQueue, ListSource, Redis};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};

@@ -1,7 +1,7 @@
 //! keylane-redis on a stream.
 
 use async_trait::async_trait;
-use keylane::Intake;
+use keylane::consume::Intake;
 use keylane_redis::{Redis, StreamSource};
 use redis::Client;
 use redis::aio::MultiplexedConnection;

@@ -3,8 +3,9 @@
 use std::convert::Infallible;
 
 use async_trait::async_trait;
+use keylane::consume::Intake;
 use keylane::source::{RawMessage, Source};
-use keylane::{Dispatcher, Intake, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_inbox::NewMessage;
 use keylane_sql::sqlx::{self, PgPool};
 use keylane_sql::{Database, Settings, SqlInbox, Tables};

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Retry};
+use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::Id;
 

@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use keylane::consume::IntakeSettings;
+use keylane::discipline::Sequence;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Retry, Sequence};
+use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::scenario::Random;
 use keylane_testkit::{Acceptance, Evidence, History, Id, Key, Outcome, Violation};

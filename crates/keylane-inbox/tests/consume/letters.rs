@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use keylane::Context;
+use keylane::consume::Intake;
 use keylane::source::RawMessage;
-use keylane::{Context, Intake};
 use keylane_inbox::LetterKind;
 use keylane_inbox::store::Settled;
 use keylane_testkit::{Act, Gate, Id, Script};

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{IntakeReport, IntakeSettings};
 use keylane::source::RawMessage;
-use keylane::{Builder, Context, Dispatcher, IntakeReport, IntakeSettings, OnExhausted, Retry};
+use keylane::{Builder, Context, Dispatcher, OnExhausted, Retry};
 use keylane_inbox::error::OpenError;
 use keylane_inbox::{Inbox, NewMessage};
 use keylane_testkit::{Evidence, History, Id, Key, Script, ScriptError, Scripted};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use keylane::consume::{Guarantee, Intake};
+use keylane::discipline::{OnGap, Sequence};
 use keylane::error::ConsumeError;
-use keylane::{Guarantee, Intake, OnGap, Sequence};
 use keylane_inbox::{Inbox, SourceSettings};
 use keylane_testkit::Act;
 

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::try_join_all;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Retry};
+use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_inbox::error::{AcceptError, OpenError, StoreError};
 use keylane_inbox::store::Settled;
 use keylane_inbox::{Bytes, Inbox, LetterKind, NewMessage};

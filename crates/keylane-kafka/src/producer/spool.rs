@@ -29,7 +29,7 @@ const ID: &str = "keylane.id";
 /// # What fails
 ///
 /// A record that is too large, or against a policy of the broker, is refused, and
-/// [`on_refused`](keylane_spool::KafkaSourceBuilder::on_refused) decides what happens to it. All other
+/// [`on_refused`](keylane_spool::SpoolBuilder::on_refused) decides what happens to it. All other
 /// failures are tried again.
 ///
 /// # Examples

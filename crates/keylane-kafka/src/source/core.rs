@@ -35,11 +35,11 @@ use crate::record::Maker;
 ///   are settled beyond that are in the [metadata](crate::metadata) of the commit, and the next
 ///   owner of the partition does not handle them again.
 /// - At a rebalance the source starts no more records of a revoked partition. Running ones may
-///   finish for [`revoke_within`](keylane::IntakeSettings::revoke_within). Then the source commits
+///   finish for [`revoke_within`](keylane::consume::IntakeSettings::revoke_within). Then the source commits
 ///   the offset and releases the partition. Other partitions go on meanwhile.
 /// - If the lane of a key is full, only the offsets of its further records are kept. They are read
 ///   again from the log when the lane has room: see
-///   [`deferred`](keylane::IntakeSettings::deferred). So a slow key does not stop the others.
+///   [`deferred`](keylane::consume::IntakeSettings::deferred). So a slow key does not stop the others.
 /// - Offsets without a record hold up nothing: compacted records, markers of transactions and
 ///   aborted records.
 /// - A topic that is deleted and created again under its name begins at its first record, and the

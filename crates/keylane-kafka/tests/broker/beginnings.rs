@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use keylane::IntakeState;
+use keylane::consume::IntakeState;
 use keylane_kafka::{KafkaSourceBuilder, OnOvertaken, StartAt};
 use rdkafka::admin::{AdminOptions, NewPartitions};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keylane::{IntakeReport, OnExhausted};
+use keylane::OnExhausted;
+use keylane::consume::IntakeReport;
 use keylane_kafka::metadata;
 use keylane_testkit::scenario::Random;
 use keylane_testkit::{Act, Gate, Id, Script};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use keylane::IntakeSettings;
+use keylane::consume::IntakeSettings;
 use keylane_testkit::{Act, Evidence, Gate, Rule};
 use tokio::time::Instant;
 

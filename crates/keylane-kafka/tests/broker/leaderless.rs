@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keylane::IntakeState;
+use keylane::consume::IntakeState;
 use keylane_kafka::{Producer, Redrive};
 use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::Consumer as _;

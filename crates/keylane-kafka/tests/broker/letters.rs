@@ -8,8 +8,9 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, LetterCause, RawMessage, Source, SourceLetter};
-use keylane::{Context, Dispatcher, Intake, IntakeSettings, OnExhausted, Retry};
+use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer, Redrive, RedriveError};
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::IntakeState;
+use keylane::consume::IntakeState;
 use keylane::error::BoxError;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage, Source as _};
 use keylane_kafka::{Keyless, Place, StartAt};

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Overflow};
+use keylane::{Context, Dispatcher, OnExhausted, Overflow};
 use keylane_kafka::{KafkaSource, metadata};
 use keylane_testkit::scenario::Random;
 use tokio::time::sleep;

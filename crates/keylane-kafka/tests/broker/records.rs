@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, IntakeSettings, OnExhausted, Overflow};
+use keylane::{Dispatcher, OnExhausted, Overflow};
 use keylane_kafka::{Keyless, Record};
 use keylane_testkit::Gate;
 

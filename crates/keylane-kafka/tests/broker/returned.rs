@@ -5,8 +5,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use tokio::sync::Semaphore;
 
 use crate::stage::{Stage, place_of, until};

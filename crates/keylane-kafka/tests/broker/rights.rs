@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;

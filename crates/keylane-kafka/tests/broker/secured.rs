@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use keylane::{Dispatcher, IntakeState, OnExhausted};
+use keylane::consume::IntakeState;
+use keylane::{Dispatcher, OnExhausted};
 use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer};
 use testkit_servers::Kafka;
 

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeReport, IntakeSettings};
 use keylane::source::{RawMessage, Source};
-use keylane::{
-    Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Overflow, Retry,
-};
+use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_kafka::{Control, KafkaSourceBuilder, PartitionStatus, Place};
 use keylane_testkit::{Act, History, Id, Key, Script, ScriptError};
 use tokio::time::{Instant, sleep};

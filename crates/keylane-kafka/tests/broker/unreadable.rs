@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use keylane::IntakeState;
+use keylane::consume::IntakeState;
 use testkit_servers::Kafka;
 
 use crate::logs::delete_records_below;

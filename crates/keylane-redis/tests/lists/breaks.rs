@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, Intake, IntakeState, OnExhausted};
+use keylane::{Context, Dispatcher, OnExhausted};
 use keylane_redis::ListQueue;
 use keylane_testkit::{Act, Evidence, History, Id, Rule, Script, ScriptError};
 use testkit_servers::RedisKind;

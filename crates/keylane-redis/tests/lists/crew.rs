@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListQueue, RedisError};
 use keylane_testkit::scenario::Random;
 use redis::cmd;

@@ -7,8 +7,9 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListQueue};
 use keylane_testkit::scenario::Random;
 use redis::aio::MultiplexedConnection;

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
-use keylane::{Dispatcher, Intake, IntakeSettings, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;

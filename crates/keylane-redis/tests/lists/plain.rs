@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::IntakeSettings;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
-use keylane::{Dispatcher, IntakeSettings, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use keylane_spool::Spool;
 use testkit_servers::RedisKind;
@@ -40,7 +41,12 @@ impl List {
 }
 
 /// Hands each message to the test.
-fn watched(queue: &ListQueue) -> (keylane::Intake, mpsc::UnboundedReceiver<(RawMessage, u64)>) {
+fn watched(
+    queue: &ListQueue,
+) -> (
+    keylane::consume::Intake,
+    mpsc::UnboundedReceiver<(RawMessage, u64)>,
+) {
     let (seen, see) = mpsc::unbounded_channel();
     let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
         .on_exhausted(OnExhausted::Halt)

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, IntakeSettings, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_redis::{ListKey, ListQueue, Redis};
 use keylane_testkit::scenario::Random;
 use redis::aio::MultiplexedConnection;

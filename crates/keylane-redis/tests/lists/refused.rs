@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{ListBuilder, ListQueue};
 use keylane_testkit::Gate;
 use redis::aio::MultiplexedConnection;

@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::consume::IntakeSettings;
 use keylane::source::{RawMessage, Received, Source as _};
-use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::{Redis, StreamSource, StreamStart};
 use keylane_testkit::Gate;
@@ -97,7 +98,7 @@ struct Consumed {
     handled: Arc<Mutex<Vec<u64>>>,
     /// Entries with numbers from 1,000 on wait here before they end.
     gate: Gate,
-    intake: keylane::Intake,
+    intake: keylane::consume::Intake,
     _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
 }
 

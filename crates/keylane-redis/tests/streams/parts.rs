@@ -5,8 +5,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use keylane::consume::{FailedPart, Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, FailedPart, Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{StreamSource, StreamTrim};
 use keylane_testkit::Gate;
 use redis::Value;

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, IntakeSettings, OnExhausted, Retry};
+use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_redis::partition_of;
 use keylane_testkit::scenario::Random;
 use redis::cmd;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{RawMessage, Received, Source as _};
-use keylane::{Context, Dispatcher, Intake, IntakeSettings, OnExhausted};
+use keylane::{Context, Dispatcher, OnExhausted};
 use keylane_redis::{StreamWatch, partition_of};
 use keylane_testkit::{Act, Evidence, History, Id, Rule, Script, ScriptError};
 use redis::cmd;

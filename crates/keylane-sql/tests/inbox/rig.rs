@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeReport, IntakeSettings, IntakeStats};
 use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,
     StartGuard,
 };
 use keylane::watching::Events;
-use keylane::{
-    Context, Dispatcher, Intake, IntakeReport, IntakeSettings, IntakeStats, OnExhausted, Retry,
-};
+use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::{
     Database, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables, sqlx,

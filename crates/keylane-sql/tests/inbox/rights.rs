@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use keylane::consume::IntakeState;
 use keylane::error::BoxError;
 use keylane::source::{RawMessage, Source};
 use keylane::watching::{Event, Events, SourceEvent};
-use keylane::{Dispatcher, IntakeState, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::ErrorKind;
 use keylane_sql::{Claim, Database, SourceSettings};

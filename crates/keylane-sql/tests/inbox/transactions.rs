@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use keylane::consume::Intake;
 use keylane::error::BoxError;
 use keylane::source::{RawMessage, Source};
-use keylane::{Dispatcher, Intake, OnExhausted, Retry};
+use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::CommitError;
 use keylane_sql::{

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use keylane::consume::IntakeSettings;
 use keylane::error::BoxError;
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Settlement, Source, StartGuard};
-use keylane::{Dispatcher, IntakeSettings, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_sql::{Claim, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables};
 use tokio::time::{Instant, sleep, timeout};
 

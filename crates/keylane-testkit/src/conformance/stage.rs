@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeReport, IntakeSettings};
 use keylane::source::{Features, RawMessage, Source};
-use keylane::{
-    Builder, Context, Dispatcher, Intake, IntakeReport, IntakeSettings, OnExhausted, Overflow,
-    Retry,
-};
+use keylane::{Builder, Context, Dispatcher, OnExhausted, Overflow, Retry};
 use tokio::time::Instant;
 
 use super::broken::{Broken, expect};

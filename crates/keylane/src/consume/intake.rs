@@ -61,7 +61,7 @@ impl Intake {
     ///
     /// After 30 seconds, or [`Stop::within`], messages that have not started are handed back to the
     /// source; messages in flight may go on for
-    /// [`revoke_within`](crate::IntakeSettings::revoke_within). So a lane that is halted or paused
+    /// [`revoke_within`](crate::consume::IntakeSettings::revoke_within). So a lane that is halted or paused
     /// does not delay the stop for ever.
     ///
     /// The dispatcher goes on: it may have other sources, and senders.

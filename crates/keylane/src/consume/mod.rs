@@ -1,13 +1,14 @@
-//! Consuming a source: the handle of the user, and the task that drives the source.
+//! Consuming a [`Source`](crate::source::Source): messages of a broker, in order per key.
 //!
-//! ```text
-//!  Intake ── commands ──► Driver ── receive, settle ──► Source
-//!     ▲                     │  ▲
-//!     └── stats, report ────┘  └── held: which position is behind a slot (pure)
-//!                           │
-//!                           └──► Inlet: into the lanes, or aside before a full one
-//! ```
+//! [`Dispatcher::consume`](crate::Dispatcher::consume) starts it and returns an [`Intake`], which
+//! pauses and stops it and has its [`IntakeStats`]. [`IntakeSettings`] has every setting.
 
+//     Intake ── commands ──► Driver ── receive, settle ──► Source
+//        ▲                     │  ▲
+//        └── stats, report ────┘  └── held: which position is behind a slot (pure)
+//                              │
+//                              └──► Inlet: into the lanes, or aside before a full one
+//
 // # How it works
 //
 //     driver (a task, one per source)                     engine

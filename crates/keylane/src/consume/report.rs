@@ -13,7 +13,7 @@ pub enum IntakeState {
     Opening,
     /// It takes messages in.
     Running,
-    /// It takes nothing in until [`Intake::resume`](crate::Intake::resume).
+    /// It takes nothing in until [`Intake::resume`](crate::consume::Intake::resume).
     Paused,
     /// It takes nothing in, and finishes what is here.
     Stopping,
@@ -41,7 +41,7 @@ pub struct IntakeStats {
     /// Messages that went back because their generation or the intake ended.
     pub given_back: u64,
     /// Messages that are here and not settled, including the deferred ones, which do not count
-    /// against [`IntakeSettings::held`](crate::IntakeSettings::held).
+    /// against [`IntakeSettings::held`](crate::consume::IntakeSettings::held).
     pub held: usize,
     /// Bytes of the held messages, as far as their source knows their size. Deferred messages have
     /// none.

@@ -20,7 +20,7 @@ pub enum Guarantee {
     #[default]
     AtLeastOnce,
     /// Like [`AtLeastOnce`](Self::AtLeastOnce), but a message that comes again after it was handled
-    /// does not run: its version is in the [`VersionStore`](crate::VersionStore) of the dispatcher.
+    /// does not run: its version is in the [`VersionStore`](crate::source::VersionStore) of the dispatcher.
     /// The effect of an attempt and the record of its version are committed together only if the
     /// handler does so, in one transaction of the same database.
     EffectivelyOnce,
@@ -32,7 +32,7 @@ pub enum Guarantee {
 ///
 /// ```
 /// use std::time::Duration;
-/// use keylane::{Guarantee, IntakeSettings};
+/// use keylane::consume::{Guarantee, IntakeSettings};
 ///
 /// let settings = IntakeSettings::new()
 ///     .held(1_000)

@@ -20,7 +20,7 @@ use keylane_rt::Arc;
 /// dispatcher is one piece of work too: once a runner takes the first message, either that message
 /// or the one that stands for the others starts. A message that may not start yet
 /// ([`send_when`](crate::Dispatcher::send_when)) counts as waiting too, unless others may
-/// [pass](crate::Delayed::Pass) it. A message that waits for its next attempt counts as in flight:
+/// [pass](crate::discipline::Delayed::Pass) it. A message that waits for its next attempt counts as in flight:
 /// it has started.
 ///
 /// Each message settles exactly once; one that is not handled settles as coalesced. Its receipt
@@ -33,7 +33,8 @@ use keylane_rt::Arc;
 /// # Examples
 ///
 /// ```
-/// use keylane::{Coalesce, Dispatcher};
+/// use keylane::Dispatcher;
+/// use keylane::discipline::Coalesce;
 ///
 /// struct Refresh { page: u64, reasons: Vec<&'static str> }
 ///

@@ -1,13 +1,19 @@
 //! Disciplines: what a lane does with a new arrival, and what it lets start.
 //!
-//! What users set is here, and what a key remembers when its lane is gone. The lanes keep what they
-//! need of it in `lanes`, and the engine carries it out.
+//! Without one, a lane is first in, first out. [`Coalesce`] makes one message of several, and
+//! [`Sequence`] starts messages in the order of their versions. [`Delayed`] says whether other
+//! messages of the key may pass a delayed one.
+
+// What a key remembers when its lane is gone is here, too. The lanes keep what they need of it in
+// `keylane-lanes`, and the engine carries it out.
 
 mod coalesce;
 pub use coalesce::Coalesce;
 pub(crate) use coalesce::{How, Merge};
 
 mod sequence;
+#[doc(inline)]
+pub use keylane_lanes::OnGap;
 pub use sequence::Sequence;
 pub(crate) use sequence::{Sequencing, Version};
 

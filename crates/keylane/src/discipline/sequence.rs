@@ -49,7 +49,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// ```
 /// use std::time::Duration;
-/// use keylane::{Dispatcher, OnGap, Sequence};
+/// use keylane::Dispatcher;
+/// use keylane::discipline::{OnGap, Sequence};
 ///
 /// struct Change { account: u64, version: u64 }
 ///

@@ -127,7 +127,7 @@ where
     /// way to a runner ([`LaneState::Ready`](crate::watching::LaneState::Ready)) stays and is
     /// handled, and so are two messages that are being merged at this moment. Messages that were
     /// merged into another count as one with it. Messages that
-    /// [others may pass](crate::Delayed::Pass) are not in the lane yet. The report counts purged
+    /// [others may pass](crate::discipline::Delayed::Pass) are not in the lane yet. The report counts purged
     /// messages as discarded.
     pub fn purge(&self) -> usize {
         let purge = || self.engine.purge(&self.key, self.hash);

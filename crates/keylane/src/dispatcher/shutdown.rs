@@ -25,7 +25,7 @@ where
     /// Halted and paused lanes cannot come to an end and are handed back. Without a deadline
     /// ([`Shutdown::within`]) the shutdown waits as long as the handlers, the retries and the
     /// dead-letter sink take. It also waits for messages that are delayed, for keys above their
-    /// rate, and for the [`gap_timeout`](crate::Sequence::gap_timeout) of missing versions.
+    /// rate, and for the [`gap_timeout`](crate::discipline::Sequence::gap_timeout) of missing versions.
     ///
     /// It waits for every handler in flight, so a handler must not await it: it would wait for
     /// itself. The same holds for [`close`](Self::close); [`abort`](Self::abort) drops the handler

@@ -78,7 +78,7 @@ pub enum LaneState {
     /// It waits for the lease of its key ([`leased_by`](crate::Builder::leased_by)): another holder
     /// has it, or it cannot be acquired.
     Leasing,
-    /// It waits for the answer of the [`VersionStore`](crate::VersionStore) for its key.
+    /// It waits for the answer of the [`VersionStore`](crate::source::VersionStore) for its key.
     Loading,
     /// Versions before it are missing.
     Gap {

@@ -8,7 +8,8 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Message, message};
-use crate::{Builder, Coalesce, Dispatcher, Overflow, Retry};
+use crate::discipline::Coalesce;
+use crate::{Builder, Dispatcher, Overflow, Retry};
 
 fn builder(
     coalesce: Coalesce<Message>,

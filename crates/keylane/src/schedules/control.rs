@@ -10,7 +10,8 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, After, Hasher, Message, Orders, message, task};
-use crate::{Delayed, Dispatcher, Retry};
+use crate::discipline::Delayed;
+use crate::{Dispatcher, Retry};
 
 const WAIT: Duration = Duration::from_millis(5);
 

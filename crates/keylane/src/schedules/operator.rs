@@ -6,7 +6,8 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders, task};
-use crate::{Builder, Coalesce, Dispatcher};
+use crate::discipline::Coalesce;
+use crate::{Builder, Dispatcher};
 
 fn builder() -> Builder<
     super::witness::Key,

@@ -9,8 +9,9 @@ use shuttle_tokio::task::JoinHandle;
 
 use super::explore::pause;
 use super::witness::{Hasher, task};
+use crate::discipline::Coalesce;
 use crate::routing::{HashLane, HashLanes, hash_lane};
-use crate::{Coalesce, Context, Dispatcher, Overflow, Retry, Shutdown};
+use crate::{Context, Dispatcher, Overflow, Retry, Shutdown};
 
 /// Messages that have become one, in the order in which they came.
 type Merged = Vec<(u8, u32)>;

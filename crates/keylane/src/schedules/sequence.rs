@@ -8,8 +8,9 @@ use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
 use super::witness::{Act, Message, Orders};
+use crate::discipline::{OnGap, Sequence};
 use crate::watching::LaneState;
-use crate::{Builder, Dispatcher, OnGap, Overflow, Sequence};
+use crate::{Builder, Dispatcher, Overflow};
 
 fn builder(
     then: OnGap,

@@ -17,11 +17,10 @@ use keylane_source::{
 
 use super::explore::pause;
 use super::witness::Hasher;
+use crate::consume::IntakeSettings;
+use crate::discipline::{Coalesce, Sequence};
 use crate::error::BoxError;
-use crate::{
-    Builder, Coalesce, DeadLetter, DeadLetterSink, Dispatcher, IntakeSettings, OnExhausted, Retry,
-    Sequence,
-};
+use crate::{Builder, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
 
 type Key = u8;
 
@@ -147,7 +146,7 @@ impl Server {
 
     fn judge_report(
         &self,
-        report: &crate::IntakeReport,
+        report: &crate::consume::IntakeReport,
         sum: u64,
         ended: &crate::Report<Key, Item>,
         stats: &crate::watching::Stats,
@@ -180,7 +179,7 @@ impl Server {
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    async fn judge(self, items: Items, intake: crate::Intake) {
+    async fn judge(self, items: Items, intake: crate::consume::Intake) {
         let report = intake.ended().await;
         let sum = report.acked + report.dead_lettered + report.nacked + report.given_back;
         let ended = items.drain().await;
@@ -412,11 +411,11 @@ impl Server {
         })
     }
 
-    fn consume(&self, items: &Items) -> crate::Intake {
+    fn consume(&self, items: &Items) -> crate::consume::Intake {
         self.consume_from(items, Changing::new(self))
     }
 
-    fn consume_from(&self, items: &Items, source: Changing) -> crate::Intake {
+    fn consume_from(&self, items: &Items, source: Changing) -> crate::consume::Intake {
         let settings = IntakeSettings::new()
             .held(4)
             .stall_after(Duration::MAX)
@@ -550,7 +549,7 @@ pub(super) async fn revoked_in_a_sequence() {
     let sequence = Sequence::contiguous(version)
         .from(0)
         // Short: time that jumps ahead lets a key forget its versions.
-        .gap_timeout(Duration::from_secs(1), crate::OnGap::Halt);
+        .gap_timeout(Duration::from_secs(1), crate::discipline::OnGap::Halt);
     let items = server.spawn(builder().sequence(sequence), |_, _| false);
     let source = Changing {
         swaps: true,

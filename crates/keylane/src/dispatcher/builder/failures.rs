@@ -47,7 +47,7 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     }
 
     /// Sets the sink of the messages that [`Overflow::DeadLetter`](crate::Overflow::DeadLetter) and
-    /// [`OnGap::DeadLetter`](crate::OnGap::DeadLetter) turn away.
+    /// [`OnGap::DeadLetter`](crate::discipline::OnGap::DeadLetter) turn away.
     ///
     /// It is used if the dispatcher has no sink of [`OnExhausted::DeadLetter`]. Failed messages do
     /// not go there: see [`on_exhausted`](Self::on_exhausted).
