@@ -65,7 +65,7 @@ impl From<Failure> for SourceError {
 pub(super) fn incomprehensible() -> Failure {
     Failure::Failed(RedisError::new(
         ErrorKind::Other,
-        "an answer that makes no sense",
+        "unexpected answer from the server",
     ))
 }
 
