@@ -92,7 +92,7 @@ fn commands_work(url: &str) {
     assert_eq!(ok(url, &["list", "--prefix", "other_"]), "");
     let (code, _, error) = run(url, &["list", "--prefix", "no\"name"]);
     assert_eq!(code, 1);
-    assert!(error.contains("no name"), "{error}");
+    assert!(error.contains("not a valid name"), "{error}");
 }
 
 #[tokio::test]
