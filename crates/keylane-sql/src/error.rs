@@ -132,9 +132,7 @@ impl SqlError {
     pub(crate) fn damaged(sequence: u64) -> Self {
         Self {
             kind: ErrorKind::Other,
-            message: format!(
-                "the row of message {sequence} is damaged: it is not what was written"
-            ),
+            message: format!("the row of message {sequence} differs from what was written"),
         }
     }
 

@@ -152,8 +152,7 @@ fn by_leader(
 }
 
 /// The failure of a partition that cannot be read for this reason.
-pub(crate) const NO_LEADER: &str =
-    "it has no leader: the brokers with its replicas are not available";
+pub(crate) const NO_LEADER: &str = "it has no leader: the brokers with its replicas are down";
 
 fn leaders(consumer: &Consumer, found: &[Found]) -> KafkaResult<HashMap<(String, i32), i32>> {
     let topics: BTreeSet<&str> = found.iter().map(|one| &*one.topic).collect();

@@ -234,9 +234,7 @@ impl Redrive {
             match progress.is_over().await {
                 Ok(true) => break Ended::Over,
                 Ok(false) => {}
-                Err(error) => {
-                    tracing::debug!(target: "keylane", %error, "the progress of the redrive is unknown")
-                }
+                Err(error) => tracing::debug!(target: "keylane", %error, "progress is not known"),
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };

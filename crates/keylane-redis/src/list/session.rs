@@ -387,5 +387,5 @@ fn bulk(value: Value) -> Result<Bytes, RedisError> {
 }
 
 fn unreadable() -> RedisError {
-    RedisError::new(ErrorKind::Other, "unexpected answer from the server")
+    RedisError::new(ErrorKind::Other, "unexpected answer")
 }
