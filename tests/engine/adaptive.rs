@@ -190,7 +190,7 @@ fn ranges_that_do_not_fit_are_refused() {
     assert_eq!(refused(Adaptive::between(6, 5)), Some(empty));
     assert_eq!(
         empty.to_string(),
-        "`adaptive_concurrency` goes from 6 to 5: the smaller limit comes first"
+        "`adaptive_concurrency` has the range 6 to 5: give the smaller limit first"
     );
     assert_eq!(
         refused(Adaptive::between(1, usize::MAX)),

@@ -194,7 +194,7 @@ fn in_the_drop_of_what_a_panic_carries() {
         let failing = orders.submit(11).await.unwrap();
         let behind = orders.submit(1).await.unwrap();
         let told = failing.await.unwrap_err();
-        let text = "a panic without a text".to_owned();
+        let text = "a panic without a message".to_owned();
         assert_eq!(told, ReceiptError::Failed(Failure::Panicked(text)));
         assert_eq!(behind.await.unwrap(), 1);
         assert_report_adds_up(&orders.drain().await);

@@ -68,8 +68,7 @@ fn a_filter_chooses_what_is_logged() {
     assert!(lines_with("somewhere_else=trace").is_empty());
 
     let warnings = lines_with("keylane=warn");
-    let failed =
-        "WARN keylane: an attempt failed key=7 attempt=1 failure=the handler failed: \"no\"";
+    let failed = "WARN keylane: an attempt failed key=7 attempt=1 error=the handler failed: \"no\"";
     let lines: Vec<&str> = warnings.iter().map(|line| line.trim()).collect();
     assert_eq!(lines, [failed]);
 }

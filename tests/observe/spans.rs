@@ -222,10 +222,10 @@ fn trouble_is_logged_without_keys_and_payloads() {
         let names: Vec<_> = events.iter().map(|event| &event.name[..]).collect();
         let expected = [
             "an attempt failed",
-            "a message is given up on",
-            "a dead-letter sink refused a letter; the key waits for it",
+            "gave up on the message, will apply the policy",
+            "the dead-letter sink did not accept the message, will retry; its key waits",
             "an attempt failed",
-            "a message is given up on",
+            "gave up on the message, will apply the policy",
             "a lane is halted: resume, skip or replace its head",
         ];
         assert_eq!(names, expected);
@@ -235,7 +235,7 @@ fn trouble_is_logged_without_keys_and_payloads() {
                 .all(|event| event.field("key").unwrap().starts_with('#'))
         );
         assert_eq!(
-            events[0].field("failure"),
+            events[0].field("error"),
             Some("the handler failed: \"broke\"")
         );
         assert_eq!(events[1].field("policy"), Some("DeadLetter(..)"));

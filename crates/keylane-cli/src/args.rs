@@ -14,18 +14,18 @@ use crate::text;
 /// Every command, even one that only reads, needs the right to write to the files of the inbox: it
 /// takes the lock, and opening repairs the traces of a crash.
 ///
-/// In a database: the services go on meanwhile. A redriven letter goes ahead of the messages of its
+/// In a database: the services keep running. A redriven letter goes ahead of the messages of its
 /// key that have not started.
 #[derive(Parser, Debug)]
 #[command(version, after_help = AFTER)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Prints one JSON object a line, instead of text.
+    /// Prints one JSON object per line, instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Prints keys, payloads, headers and errors as a whole, not only their first 64 bytes. With
-    /// `--json` they are never cut.
+    /// Prints keys, payloads, headers and errors in full, not only their first 64 bytes. With
+    /// `--json` they are always in full.
     #[arg(long, global = true)]
     pub(crate) full: bool,
     #[command(subcommand)]
@@ -35,12 +35,11 @@ pub(crate) struct Args {
 /// The place of the inbox.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Place {
-    /// The directory of the inbox; the working directory if there is neither a directory nor a
-    /// database.
+    /// The directory of the inbox. Without a directory and a database, the working directory.
     #[arg(short, long, value_name = "DIR", global = true)]
     pub(crate) dir: Option<PathBuf>,
     /// The database of the inbox, instead of a directory: postgres://user:password@host/database,
-    /// or mysql://… Other users can see a password in a command line: better set the variable
+    /// or mysql://… Other users can see a password in a command line. Instead, set the variable
     /// KEYLANE_INBOX_URL, which is read if there is neither --url nor --dir.
     #[arg(long, value_name = "URL", global = true, conflicts_with = "dir")]
     pub(crate) url: Option<String>,
@@ -55,7 +54,7 @@ pub(crate) struct Place {
 const AFTER: &str = "\
 Bytes that are not plain text are shown, and read in --key, as \\xNN, \\n, \\t, \\\" and \\\\.
 
-Exit codes: 0 done, 1 failed, 2 the inbox is running, 64 the command line makes no sense.
+Exit codes: 0 done, 1 failed, 2 the inbox is in use, 64 the command line is not valid.
 
 Examples:
   keylane-inbox --dir orders list
@@ -77,7 +76,7 @@ pub(crate) enum Command {
         /// Lists only those with a higher sequence.
         #[arg(long, value_name = "SEQ", default_value_t = 0)]
         after: u64,
-        /// The most to list.
+        /// Lists at most this many.
         #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
         limit: usize,
     },
@@ -100,7 +99,7 @@ pub(crate) enum Command {
         #[arg(long, group = "which", value_parser = text::parse)]
         key: Option<text::Bytes>,
     },
-    /// Removes letters for ever.
+    /// Removes letters permanently.
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Purge {
         /// Their sequences, as `list` shows them.
@@ -117,7 +116,7 @@ pub(crate) enum Command {
     Stats,
     /// Reads everything, and verifies every checksum.
     Check,
-    /// Makes the file as short as it can be. Not for a database.
+    /// Makes the file as small as possible. Not for a database.
     Compact,
     /// Creates the tables of a database, or brings them to the version of this program. A service
     /// does so by itself if it calls `Database::migrate`, which needs the right to create tables.

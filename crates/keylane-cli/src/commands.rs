@@ -121,7 +121,8 @@ async fn show(store: &dyn InboxStore, sequence: u64, out: &mut Output) -> Result
     match store.read(&[sequence]).await?.pop().flatten() {
         Some(message) => Ok(out.message(&message)?),
         None => Err(Failure::Other(format!(
-            "{sequence} is no letter and does not wait: it is done, purged, or was never accepted"
+            "{sequence} is neither a dead letter nor a waiting message: it is done, purged, or \
+             was never accepted"
         ))),
     }
 }
@@ -158,7 +159,7 @@ fn all_found(wanted: &[u64], found: &[u64]) -> Result<(), Failure> {
     let found: HashSet<_> = found.iter().collect();
     match wanted.iter().find(|sequence| !found.contains(sequence)) {
         None => Ok(()),
-        Some(missing) => Err(Failure::Other(format!("{missing} is no letter"))),
+        Some(missing) => Err(Failure::Other(format!("{missing} is not a dead letter"))),
     }
 }
 
@@ -185,12 +186,12 @@ async fn check(opened: &Opened, store: &dyn InboxStore, out: &mut Output) -> Res
         && (stats.waiting, stats.letters) != (messages, letters)
     {
         return Err(Failure::Other(format!(
-            "{messages} messages and {letters} letters were read, and there should be {} and {}",
+            "read {messages} messages and {letters} letters, but there should be {} and {}",
             stats.waiting, stats.letters
         )));
     }
     out.done(
-        &format!("{messages} messages and {letters} letters read: all is well"),
+        &format!("{messages} messages and {letters} letters read: no damage found"),
         json!({ "messages": messages, "letters": letters, "damaged": 0 }),
     )?;
     Ok(())
@@ -198,7 +199,7 @@ async fn check(opened: &Opened, store: &dyn InboxStore, out: &mut Output) -> Res
 
 async fn compact(opened: &Opened, out: &mut Output) -> Result<(), Failure> {
     let Opened::Embedded(store) = opened else {
-        let why = "a database server keeps its own files short: see its VACUUM, or OPTIMIZE TABLE";
+        let why = "a database server compacts its own files: use its VACUUM or OPTIMIZE TABLE";
         return Err(Failure::Other(why.to_owned()));
     };
     let before = store.stats().await?.file_bytes;

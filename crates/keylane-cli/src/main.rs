@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error @ Failure::Open(OpenError::Locked { .. })) => {
-            eprintln!("keylane-inbox: the inbox is running: {error}");
+            eprintln!("keylane-inbox: the inbox is in use: {error}");
             RUNNING.into()
         }
         Err(error) => {

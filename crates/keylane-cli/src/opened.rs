@@ -46,7 +46,7 @@ impl Opened {
 /// Creates the tables, or brings them to the version of this program.
 pub(crate) async fn migrate(place: &Place) -> Result<(), Failure> {
     let Some(url) = url(place) else {
-        let why = "an inbox in a directory has no tables; say which database by --url";
+        let why = "an inbox in a directory has no tables: name a database with --url";
         return Err(Failure::Other(why.to_owned()));
     };
     let database = Database::connect(&url).await?;

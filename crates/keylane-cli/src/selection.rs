@@ -30,7 +30,7 @@ impl Selection {
                 match found.is_empty() {
                     // The key may be misspelt.
                     true => Err(Failure::Other(
-                        "there are no letters of this key".to_owned(),
+                        "there are no dead letters with this key".to_owned(),
                     )),
                     false => Ok(found),
                 }

@@ -43,7 +43,7 @@ pub(crate) fn parse(text: &str) -> Result<Bytes, String> {
                 .map(|(high, low)| high << 4 | low),
             _ => None,
         };
-        let unknown = r#"after a \ comes one of n, r, t, \, ", ', or x and two hex digits"#;
+        let unknown = r#"after a \ there must be n, r, t, \, ", ', or x and two hex digits"#;
         bytes.push(escaped.ok_or(unknown)?);
     }
     Ok(Bytes(bytes))
@@ -56,7 +56,7 @@ fn digit(byte: Option<u8>) -> Option<u8> {
 
 /// Parses a number and a unit: `45s`, `30m`, `12h`, `7d`.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    let how = "a time is a number and one of s, m, h and d, such as 7d";
+    let how = "a time is a number followed by s, m, h or d, such as 7d";
     let (unit_at, unit) = text.char_indices().last().ok_or(how)?;
     let seconds = match unit {
         's' => 1,

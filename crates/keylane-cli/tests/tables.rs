@@ -60,7 +60,7 @@ fn commands_work(url: &str) {
     assert_eq!(ok(url, &["list", "--limit", "2"]).lines().count(), 2);
     let (code, _, error) = run(url, &["redrive", "--key", "user-9"]);
     assert_eq!(code, 1);
-    assert!(error.contains("no letters of this key"), "{error}");
+    assert!(error.contains("no dead letters with this key"), "{error}");
     // What is said in the command line goes before what is in the environment.
     let (code, _, error) = run(url, &["--dir", "/nowhere", "list"]);
     assert_eq!(code, 1);
@@ -73,11 +73,11 @@ fn commands_work(url: &str) {
     assert_eq!(ok(url, &["purge", "2"]), "1 of 1 purged\n");
     let (code, _, error) = run(url, &["purge", "2"]);
     assert_eq!(code, 1);
-    assert!(error.contains("2 is no letter"), "{error}");
+    assert!(error.contains("2 is not a dead letter"), "{error}");
     let stats = ok(url, &["stats"]);
     assert!(stats.starts_with("waiting            4\n"), "{stats}");
     let checked = ok(url, &["check"]);
-    assert_eq!(checked, "4 messages and 0 letters read: all is well\n");
+    assert_eq!(checked, "4 messages and 0 letters read: no damage found\n");
     let (code, _, error) = run(url, &["compact"]);
     assert_eq!(code, 1);
     assert!(error.contains("VACUUM"), "{error}");
@@ -92,7 +92,7 @@ fn commands_work(url: &str) {
     assert_eq!(ok(url, &["list", "--prefix", "other_"]), "");
     let (code, _, error) = run(url, &["list", "--prefix", "no\"name"]);
     assert_eq!(code, 1);
-    assert!(error.contains("no name"), "{error}");
+    assert!(error.contains("not a valid name"), "{error}");
 }
 
 #[tokio::test]

@@ -21,16 +21,17 @@ impl fmt::Display for Displacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Removed => {
-                "was removed while it was open, and its content ends with this process: stop it, \
-                 and restore the directory from a backup or begin with a new one"
+                "was removed while it was open, and its content is lost when this process ends: \
+                 stop the process, and restore the directory from a backup or start with a new \
+                 one"
             }
             Self::Moved => {
                 "was moved away while it was open: put it back, or stop this process and use it \
                  where it is now"
             }
             Self::Replaced => {
-                "is another file than the one that was opened: put the first one back, or stop \
-                 this process to go on with the other one"
+                "was replaced by another file while it was open: put the first file back, or \
+                 stop this process to continue with the other one"
             }
             Self::Overwritten => {
                 "was changed by another program while it was open: stop this process, and restore \

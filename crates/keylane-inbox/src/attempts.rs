@@ -132,7 +132,7 @@ impl Marks {
             // The file is new, or was created just before a power failure.
             [0, 0, 0, 0, 0, 0, 0, 0] => file.write_all_at(&MAGIC, 0)?,
             _ => {
-                let reason = "it is no file of start marks";
+                let reason = "it is not a file of start marks";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
             }
         }

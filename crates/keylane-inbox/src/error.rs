@@ -27,11 +27,12 @@ pub enum OpenError {
         limit: usize,
     },
     /// The path of the directory is empty.
-    #[error("the directory of the inbox is not named: name one, such as `orders`")]
+    #[error("no directory is given for the inbox: name one, such as `orders`")]
     Unnamed,
     /// There is a file where the directory should be.
     #[error(
-        "{path} is not a directory, or a part of its path is a file: name the directory of the inbox, or a new one"
+        "{path} is not a directory, or a part of the path is a file: name the directory of the \
+         inbox, or a new one"
     )]
     NotADirectory {
         /// The path that was given.
@@ -39,27 +40,29 @@ pub enum OpenError {
     },
     /// Another process has this inbox open, or this process has it open already.
     #[error(
-        "the inbox in {directory} is open already: use that one, or close it (stop its process) \
-         first"
+        "the inbox in {directory} is already open: close it or stop its process first, or use \
+         the open one"
     )]
     Locked {
         /// The directory of the inbox.
         directory: PathBuf,
     },
     /// The user of this process may not write to this path.
-    #[error("{path} may not be written: give this user the right to write, or mount it writable")]
+    #[error("{path} cannot be written: give this user permission to write, or mount it writable")]
     ReadOnly {
         /// The file or directory.
         path: PathBuf,
     },
     /// There is no room on the disk.
-    #[error("no room left for {path}: free some, and open the inbox again")]
+    #[error("no space left for {path}: free some, and open the inbox again")]
     NoSpace {
         /// The file or directory.
         path: PathBuf,
     },
     /// A newer version of this crate has written the file.
-    #[error("{path} has format {found}, and this program knows {known}: use a newer program")]
+    #[error(
+        "{path} has format {found}, but this program knows only {known}: use a newer version of it"
+    )]
     Newer {
         /// The file.
         path: PathBuf,
@@ -113,8 +116,8 @@ pub enum OpenError {
     /// a copy or a backup that was used on its own meanwhile. The two may know different messages
     /// under the same sequence, so the counted attempts may belong to other messages.
     #[error(
-        "{path} and {witness} are not of one history: restore both from the same backup, or remove \
-         {witness} to go on without the attempts that it has counted"
+        "{path} and {witness} do not belong together: restore both from the same backup, or \
+         remove {witness} to go on without the attempt counts in it"
     )]
     OtherHistory {
         /// The database.
@@ -159,8 +162,8 @@ pub enum StoreError {
     Closed,
     /// The write failed. The store may contain it later, although it was not confirmed.
     #[error(
-        "not confirmed by {place} ({reason}): send it again once there is room and the disk works; \
-         an id keeps it from being stored twice"
+        "{place} did not confirm the write ({reason}): send it again when the disk works and has \
+         space; an id keeps it from being stored twice"
     )]
     NotCommitted {
         /// The file or server.
@@ -173,8 +176,8 @@ pub enum StoreError {
     /// An earlier write failed, and the store could not be opened again since. The store keeps
     /// trying.
     #[error(
-        "{place} could not be opened again after a failed write ({reason}): free room or mend the \
-         disk, and send it again; the inbox goes on by itself"
+        "{place} could not be opened again after a failed write ({reason}): free space or repair \
+         the disk, then send it again; the inbox keeps trying by itself"
     )]
     Unavailable {
         /// The file or server.
@@ -202,9 +205,7 @@ pub enum StoreError {
         how: Displacement,
     },
     /// The server of the database refuses, or cannot be reached.
-    #[error(
-        "{reason}: try again, or mend what it names; an id keeps a message from being stored twice"
-    )]
+    #[error("{reason}: try again, or fix the cause; an id keeps a message from being stored twice")]
     Server {
         /// The error of the server, or the reason why it did not answer.
         reason: String,
@@ -212,7 +213,7 @@ pub enum StoreError {
         is_unconfirmed: bool,
     },
     /// The bytes that were read differ from those that were written.
-    #[error("{place} is damaged ({reason}): stop, and restore it from a backup")]
+    #[error("{place} is damaged ({reason}): stop this process, and restore the file from a backup")]
     Damaged {
         /// The file or server.
         place: String,

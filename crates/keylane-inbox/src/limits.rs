@@ -118,7 +118,7 @@ pub fn check(messages: &[NewMessage]) -> Result<(), LimitError> {
 pub enum LimitError {
     /// A part of a message is too large.
     #[error(
-        "the {part} of message {index} has {bytes} bytes, and {limit} is the limit: make it \
+        "the {part} of message {index} has {bytes} bytes, but the limit is {limit}: make it \
          smaller, or raise the limit where the inbox is built"
     )]
     TooLarge {
@@ -132,7 +132,7 @@ pub enum LimitError {
         limit: usize,
     },
     /// A message has too many headers.
-    #[error("message {index} has {headers} headers, and {limit} is the limit: send fewer")]
+    #[error("message {index} has {headers} headers, but the limit is {limit}: send fewer")]
     Headers {
         /// The index of the message in the call, from 0.
         index: usize,
@@ -148,7 +148,7 @@ pub enum LimitError {
         index: usize,
     },
     /// A call has too many messages.
-    #[error("{messages} messages in one call, and {limit} is the limit: send them in parts")]
+    #[error("the call has {messages} messages, but the limit is {limit}: send them in parts")]
     Messages {
         /// The number of messages.
         messages: usize,
@@ -156,7 +156,7 @@ pub enum LimitError {
         limit: usize,
     },
     /// A call has too many bytes.
-    #[error("more than {limit} bytes in one call: send them in parts")]
+    #[error("the call has more than {limit} bytes, which is the limit: send them in parts")]
     Bytes {
         /// Their limit.
         limit: usize,

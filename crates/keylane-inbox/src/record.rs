@@ -38,13 +38,15 @@ pub enum DecodeError {
     #[error("the record is cut short")]
     Short,
     /// A newer version of this crate has written it.
-    #[error("the record has version {0}, and this program knows {VERSION}: use a newer program")]
+    #[error(
+        "the record has version {0}, but this program knows {VERSION}: use a newer version of it"
+    )]
     Version(u8),
     /// Its bytes have changed since they were written.
     #[error("the checksum of the record does not match")]
     Checksum,
     /// The checksum matches, but the layout is not that of a record.
-    #[error("the record is laid out in a way that is not known")]
+    #[error("the layout of the record is unknown")]
     Layout,
 }
 

@@ -31,7 +31,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("group.id", "it is the second argument of the builder"),
     (
         "enable.auto.commit",
-        "it commits what was delivered, and not what was handled",
+        "it commits records before they are handled",
     ),
     (
         "auto.commit.interval.ms",
@@ -39,12 +39,12 @@ const REFUSED: [(&str, &str); 8] = [
     ),
     (
         "enable.auto.offset.store",
-        "it stores what was delivered, and not what was handled",
+        "it stores offsets before the records are handled",
     ),
     ("auto.offset.reset", "use `start_at` and `on_overtaken`"),
     (
         "enable.partition.eof",
-        "the end of a partition is no record",
+        "the end of a partition is not a record",
     ),
 ];
 

@@ -8,16 +8,16 @@ use thiserror::Error;
 #[derive(Error, Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// No broker is given.
-    #[error("no broker is named: give `host:port`, or several with commas between them")]
+    #[error("no broker is given: give `host:port`, or several separated by commas")]
     NoBrokers,
     /// No group is given.
-    #[error("no group is named: give the name that the consumers of this topic share")]
+    #[error("no consumer group is given: give the name that the consumers of this topic share")]
     NoGroup,
     /// No topic is given, or one without a name.
-    #[error("no topic is named: use `topic` or `pattern`")]
+    #[error("no topic is given: use `topic` or `pattern`")]
     NoTopic,
     /// A pattern is not a regular expression.
-    #[error("the pattern `{pattern}` is no regular expression: {why}")]
+    #[error("the pattern `{pattern}` is not a regular expression: {why}")]
     Pattern {
         /// The pattern.
         pattern: String,
@@ -25,13 +25,13 @@ pub enum ConfigError {
         why: String,
     },
     /// The topic of the dead letters has no name, or is one of the topics that are read.
-    #[error("dead letters need a topic of their own: give `dead_letters` one that is not read")]
+    #[error("dead letters need their own topic: set `dead_letters` to one that is not read")]
     Letters,
     /// An interval is zero.
     #[error("`commit_every` and `commit_after` must be more than zero")]
     NeverCommits,
     /// Only the source, or the producer, may set this property.
-    #[error("the property `{name}` is not for you to set: {why}")]
+    #[error("the property `{name}` cannot be set: {why}")]
     Refused {
         /// The property.
         name: String,
@@ -47,7 +47,7 @@ pub enum ConfigError {
         feature: &'static str,
     },
     /// The client does not know this property, or refuses this value.
-    #[error("the property `{name}`: {why}")]
+    #[error("the client refuses the property `{name}`: {why}")]
     Property {
         /// The property.
         name: String,

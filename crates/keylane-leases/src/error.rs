@@ -27,16 +27,18 @@ pub enum OpenError {
 #[derive(Error, Debug, Clone)]
 pub enum AcquireError {
     /// Another holder has the lease, in this process or in another one.
-    #[error("the lease is taken, for up to {remaining:?} more unless it is renewed")]
+    #[error("another holder has the lease for {remaining:?}, or longer if it is renewed")]
     Taken {
         /// How long it lasts, unless it is renewed or released.
         remaining: Duration,
     },
     /// There are as many leases as [`Settings::most`](crate::Settings::most) allows.
-    #[error("there are as many leases as `Settings::most` allows")]
+    #[error("the limit of leases is reached: release some, or raise `Settings::most`")]
     Full,
     /// The time to live is shorter than 100 milliseconds or longer than a day.
-    #[error("a lease lives from {SHORTEST_TTL:?} to {LONGEST_TTL:?}, and {0:?} is outside of that")]
+    #[error(
+        "the time to live of a lease must be from {SHORTEST_TTL:?} to {LONGEST_TTL:?}, but is {0:?}"
+    )]
     Ttl(Duration),
     /// The leases were closed, or their runtime is gone.
     #[error("the leases are closed")]
@@ -63,7 +65,7 @@ pub enum LeaseLost {
 
 /// An error of a store.
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
-#[error("the store of leases: {0}")]
+#[error("the lease store failed: {0}")]
 pub struct StoreError(Arc<str>);
 
 impl StoreError {

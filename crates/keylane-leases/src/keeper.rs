@@ -145,7 +145,10 @@ impl Keeper {
             }
             Done::Renewed(claims, sent, answers) => {
                 if let Err(error) = &answers {
-                    tracing::warn!(%error, leases = claims.len(), "leases were not renewed");
+                    tracing::warn!(
+                        %error, leases = claims.len(),
+                        "leases were not renewed, will retry"
+                    );
                 }
                 self.shared.renewed(&claims, answers, sent);
             }
@@ -153,7 +156,10 @@ impl Keeper {
                 self.releasing -= 1;
                 if let Err(error) = answer {
                     // They run out at the store, each after its time to live.
-                    tracing::warn!(%error, leases = released.len(), "leases were not released");
+                    tracing::warn!(
+                        %error, leases = released.len(),
+                        "leases were not released: each one ends when it runs out"
+                    );
                 }
                 released.into_iter().for_each(Released::done);
             }
@@ -175,7 +181,7 @@ async fn within<T>(
 ) -> Result<T, StoreError> {
     match timeout(limit, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) => Err(StoreError::new("it has panicked")),
+        Ok(Err(_)) => Err(StoreError::new("a call panicked")),
         Err(_) => Err(StoreError::new(format!("no answer within {limit:?}"))),
     }
 }
@@ -184,7 +190,7 @@ async fn within<T>(
 fn complete<T>(answers: Result<Vec<T>, StoreError>, count: usize) -> Result<Vec<T>, StoreError> {
     match answers {
         Ok(answers) if answers.len() != count => Err(StoreError::new(format!(
-            "{} answers to {count} questions",
+            "{} answers to {count} requests",
             answers.len()
         ))),
         answers => answers,

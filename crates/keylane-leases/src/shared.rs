@@ -270,7 +270,7 @@ impl Shared {
         }
         state.tell_store(Claim::new(wish.key.clone(), token, wish.ttl), None);
         match kept {
-            Kept::RanOut => Err(StoreError::new("it has granted a lease too late").into()),
+            Kept::RanOut => Err(StoreError::new("the lease was granted too late").into()),
             _ => Err(AcquireError::Closed),
         }
     }

@@ -220,7 +220,7 @@ impl<K: Eq + Clone, M> Shared<K, M> {
     pub(super) fn stop_for_broken_key(&self, delivery: Option<Delivery<Arc<KeyedMessage<K, M>>>>) {
         tracing::error!(
             target: "keylane",
-            "a key is not equal to itself, or panics: the queue is closed"
+            "a key is not equal to itself, or its code panics: the queue is closed"
         );
         if let Some(delivery) = delivery {
             self.push(delivery);

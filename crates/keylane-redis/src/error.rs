@@ -10,20 +10,21 @@ use thiserror::Error;
 pub enum ConfigError {
     /// An address is missing or cannot be read.
     #[error(
-        "an address is of the form redis://user:password@host:port/database, and there is no TLS; in \
-         the user and the password, @ is written %40, : %3A, / %2F, # %23, ? %3F and % %25"
+        "an address must have the form redis://user:password@host:port/database, without TLS; in \
+         the user and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % \
+         as %25"
     )]
     Address,
     /// A name is empty.
     #[error("`{0}` needs a name that is not empty")]
     Empty(&'static str),
     /// A name has braces with no text between them.
-    #[error(
-        "`{0}` has braces in its name: have something between the first two, as in {{shop}}orders"
-    )]
+    #[error("the name of `{0}` has braces: put text between the first two, as in {{shop}}orders")]
     Braces(&'static str),
     /// A name begins like the keys that this crate makes for other names.
-    #[error("`{0}` begins with a tag and `:keylane:`, as only keys do that keylane makes")]
+    #[error(
+        "the name of `{0}` begins with a tag and `:keylane:`, which keylane reserves for its keys"
+    )]
     Reserved(&'static str),
     /// A number or a time is zero.
     #[error("`{0}` must not be zero")]
@@ -32,7 +33,7 @@ pub enum ConfigError {
     #[error("`{0}` is too large")]
     TooLarge(&'static str),
     /// A lease is shorter than 100 milliseconds, or longer than a day.
-    #[error("`{0}` must be from 100 milliseconds to a day")]
+    #[error("`{0}` must be from 100 milliseconds to one day")]
     Lease(&'static str),
     /// A required setting is missing.
     #[error("set {0}")]
@@ -97,10 +98,10 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreachable => "Redis cannot be reached",
-            Self::Unable => "Redis cannot do it now",
+            Self::Unable => "Redis cannot execute the command now",
             Self::Denied => "Redis refuses the user",
-            Self::TooLarge => "Redis takes nothing so large",
-            Self::WrongType => "a key in Redis holds something else",
+            Self::TooLarge => "the value is too large for Redis",
+            Self::WrongType => "a key in Redis has another type",
             Self::Other => "Redis",
         })
     }

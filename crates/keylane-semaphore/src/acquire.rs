@@ -108,7 +108,7 @@ impl<K: Eq + Clone> Future for Acquire<K> {
         }
         self.waiter = None;
         let claim = self.claim.take();
-        let claim = claim.expect("an `Acquire` is not polled after it was ready");
+        let claim = claim.expect("an `Acquire` must not be polled after it is ready");
         Poll::Ready(Ok(KeyedPermit::new(claim)))
     }
 }

@@ -101,14 +101,14 @@ impl<E: fmt::Debug> fmt::Display for Failure<E> {
             Self::Panicked(text) => write!(f, "the handler panicked: {text}"),
             Self::TimedOut(limit) => write!(f, "the attempt took longer than {limit:?}"),
             Self::LaneFull => f.write_str("the lane of the key was full"),
-            Self::Gap => f.write_str("versions before this one have not come in time"),
+            Self::Gap => f.write_str("earlier versions did not arrive in time"),
             Self::NotRecorded(error) => write!(f, "the version could not be recorded: {error}"),
             Self::NoAnswer => f.write_str("the handler gave no answer for this message"),
             Self::WithBatch(why) => write!(f, "its batch failed: {why}"),
             Self::Skipped => f.write_str("an operator skipped it"),
             Self::Revoked => f.write_str("its source took it back"),
             Self::Crashed => {
-                f.write_str("its attempts were used up before its source handed it over")
+                f.write_str("its attempts were used up before its source delivered it")
             }
             Self::LeaseLost => f.write_str("the lease of the key was lost"),
         }

@@ -54,13 +54,25 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
     match change {
         Change::None => {}
         Change::Failing => {
-            tracing::warn!(target: "keylane_spool", place, %error, "a spool cannot deliver");
+            tracing::warn!(
+                target: "keylane_spool",
+                destination = place, %error,
+                "the spool cannot deliver, will retry"
+            );
         }
         Change::StillFailing => {
-            tracing::debug!(target: "keylane_spool", place, %error, "a spool still cannot deliver");
+            tracing::debug!(
+                target: "keylane_spool",
+                destination = place, %error,
+                "the spool still cannot deliver, will retry"
+            );
         }
         Change::Recovered => {
-            tracing::info!(target: "keylane_spool", place, "a spool delivers again");
+            tracing::info!(
+                target: "keylane_spool",
+                destination = place,
+                "the spool delivers again"
+            );
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum PushError {
     /// accepted, and the sink does not get it. One exception: the failed commit may have come
     /// through, which is undone as soon as the disk works again; if the process dies or the spool
     /// is closed before, the next [`open`](super::SpoolBuilder::open) delivers the message.
-    #[error("not stored: {1}")]
+    #[error("the message was not stored: {1}")]
     Disk(Message, DiskError),
 }
 
@@ -89,7 +89,7 @@ pub enum OpenError {
 pub enum FlushError {
     /// All remaining messages wait behind messages that the sink has refused, for
     /// [`Spool::resume`](super::Spool::resume) or [`Spool::skip`](super::Spool::skip).
-    #[error("what is left belongs to {keys} halted keys")]
+    #[error("all remaining messages belong to {keys} halted keys: resume or skip them")]
     Halted {
         /// How many keys are halted.
         keys: usize,

@@ -30,7 +30,7 @@ pub(super) async fn fly(target: Target, flight: Flight) -> (u64, Landing) {
             Flight::Batch { batch, .. } => target.sink.write(batch).await,
             Flight::Letter { letter, .. } => match &target.letters {
                 Some(letters) => letters.accept(letter).await.map_err(SinkError::failed),
-                None => Err(SinkError::failed("there are none")),
+                None => Err(SinkError::failed("there is no sink for dead letters")),
             },
         }
     };
@@ -87,7 +87,7 @@ fn text_of(panic: Box<dyn Any + Send>) -> String {
     let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),
         (_, Some(text)) => text.clone(),
-        _ => "without a text".to_owned(),
+        _ => "no message".to_owned(),
     };
     // The payload belongs to the user, and its drop may panic as well.
     let dropping = std::panic::catch_unwind(AssertUnwindSafe(move || drop(panic)));

@@ -33,7 +33,11 @@ pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
             if let Err(error) = journal.reopen()
                 && error.is_displaced()
             {
-                tracing::error!(target: "keylane_spool", %error, "a spool is not in its place");
+                tracing::error!(
+                    target: "keylane_spool",
+                    %error,
+                    "the file of the spool is not in its place"
+                );
                 shared.with(|core| core.displaced(error));
             }
             break;
@@ -71,7 +75,11 @@ fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool 
     match committed {
         Ok(()) => shared.with(|core| core.committed(&work)),
         Err(error) => {
-            tracing::error!(target: "keylane_spool", %error, "the spool cannot be stored");
+            tracing::error!(
+                target: "keylane_spool",
+                %error,
+                "the spool cannot write to its file, will retry"
+            );
             let wall = SystemTime::now();
             shared.with(|core| core.commit_failed(work, &error, wall));
         }
@@ -86,7 +94,11 @@ fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool 
             true
         }
         Err(error) => {
-            tracing::error!(target: "keylane_spool", %error, "the spool cannot be read");
+            tracing::error!(
+                target: "keylane_spool",
+                %error,
+                "the spool cannot read its file, will retry"
+            );
             let wall = SystemTime::now();
             shared.with(|core| core.page_failed(&error, wall));
             false

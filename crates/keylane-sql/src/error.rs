@@ -10,7 +10,8 @@ use thiserror::Error;
 /// A name that is not valid.
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 #[error(
-    "{name:?} is no name for tables: use A-Z, a-z, 0-9 and _, begin with no digit, and take at most {most} bytes"
+    "{name:?} is not a valid name for tables: use A-Z, a-z, 0-9 and _, do not begin with a \
+     digit, and use at most {most} bytes"
 )]
 pub struct NameError {
     pub(crate) name: String,
@@ -23,7 +24,8 @@ pub struct NameError {
 pub enum OpenError {
     /// A newer version of this crate made the tables.
     #[error(
-        "the tables are of version {found}, and this program knows {known}: use a newer program"
+        "the tables have version {found}, but this program knows only {known}: use a newer \
+         version of it"
     )]
     Newer {
         /// The version of the tables.
@@ -46,13 +48,12 @@ pub enum OpenError {
 
 fn older(found: u32, needed: u32) -> String {
     match found {
-        0 => {
-            "there are no tables of keylane under this prefix and in this schema: is it the right \
-            database? `Database::migrate` makes them, and `keylane-inbox migrate`"
-                .to_owned()
-        }
+        0 => "there are no keylane tables with this prefix in this schema: check the address of \
+             the database, or create the tables with `Database::migrate` or `keylane-inbox \
+             migrate`"
+            .to_owned(),
         _ => format!(
-            "the tables are of version {found}, and this program needs {needed}: migrate them first"
+            "the tables have version {found}, but this program needs {needed}: migrate them first"
         ),
     }
 }
@@ -63,7 +64,8 @@ fn older(found: u32, needed: u32) -> String {
 pub enum CommitError {
     /// The claim has ended, and nothing was committed: another worker handles the message.
     #[error(
-        "the claim of this key has ended, and nothing was committed: return an error, another worker handles the message"
+        "the claim of this key has ended, so nothing was committed: return an error; another \
+         worker handles the message"
     )]
     Lost,
     /// The database reports an error.
@@ -106,7 +108,8 @@ impl SqlError {
     pub(crate) fn address(scheme: &str) -> Self {
         // The address itself may contain a password.
         let message = format!(
-            "an address begins with postgres://, postgresql://, mysql:// or mariadb://, this one with {scheme:?}"
+            "it must begin with postgres://, postgresql://, mysql:// or mariadb://, but begins \
+             with {scheme:?}"
         );
         Self {
             kind: ErrorKind::Address,
@@ -117,8 +120,10 @@ impl SqlError {
     pub(crate) fn unreadable_address() -> Self {
         Self {
             kind: ErrorKind::Address,
-            message: "it is not of the form postgres://user:password@host:port/database; in the user and \
-                the password, @ is written %40, : %3A, / %2F, # %23, ? %3F and % %25"
+            message:
+                "it must have the form postgres://user:password@host:port/database; in the user \
+                and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as \
+                %25"
                 .to_owned(),
         }
     }
@@ -127,21 +132,21 @@ impl SqlError {
     pub(crate) fn damaged(sequence: u64) -> Self {
         Self {
             kind: ErrorKind::Other,
-            message: format!("the row of message {sequence} is not what was written"),
+            message: format!("the row of message {sequence} differs from what was written"),
         }
     }
 
     pub(crate) fn read_only() -> Self {
         Self {
             kind: ErrorKind::ReadOnly,
-            message: "a transaction could only read".to_owned(),
+            message: "the transaction was read-only".to_owned(),
         }
     }
 
     pub(crate) fn timed_out() -> Self {
         Self {
             kind: ErrorKind::Unreachable,
-            message: "it has not answered in time".to_owned(),
+            message: "no answer in time".to_owned(),
         }
     }
 
@@ -176,12 +181,12 @@ impl SqlError {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Address => "the address of the database",
+            Self::Address => "the address of the database is not valid",
             Self::Unreachable => "the database cannot be reached",
-            Self::Conflict => "the database has given way to another transaction",
-            Self::GivenUp => "the database has given it up",
-            Self::ReadOnly => "the database takes no writes",
-            Self::Missing => "something is missing in the database",
+            Self::Conflict => "the transaction conflicts with another one",
+            Self::GivenUp => "the database cancelled the statement",
+            Self::ReadOnly => "the database is read-only",
+            Self::Missing => "a table or schema is missing in the database",
             Self::Other => "the database",
         })
     }
@@ -202,7 +207,7 @@ impl From<sqlx::Error> for SqlError {
         let message = match &error {
             E::Database(error) => error.message().to_owned(),
             // It quotes the address.
-            E::Configuration(_) => "its address is not understood".to_owned(),
+            E::Configuration(_) => "its address is not valid".to_owned(),
             error => error.to_string(),
         };
         Self { kind, message }

@@ -365,7 +365,7 @@ async fn migrate_mysql(
         .fetch_one(&mut *connection)
         .await?;
     if locked != Some(1) {
-        let why = "another process has migrated the tables for more than a minute";
+        let why = "another process has been migrating the tables for more than a minute";
         return Err(sqlx::Error::Protocol(why.to_owned()));
     }
     for statement in [

@@ -150,7 +150,7 @@ impl<K: Hash + Eq + Clone, T, Fut: Future> Elements<K, T, Fut> {
         let indices = parked.iter().map(|parked| parked.index);
         let indices = indices.filter(|index| *index < self.stop_from).collect();
         let Err(payload) = catch_unwind(|| -> Infallible {
-            panic!("a key is not equal to itself: what is parked behind it is lost")
+            panic!("a key is not equal to itself: the elements that wait behind it are lost")
         });
         Lost { indices, payload }
     }

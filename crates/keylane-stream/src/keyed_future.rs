@@ -63,7 +63,10 @@ impl<K, Fut> KeyedFuture<K, Fut> {
     pub(super) fn cancel(self: Pin<&mut Self>) {
         let mut future = self.project().future;
         if future.is_some() && caught(|| future.set(None)).is_err() {
-            tracing::error!(target: "keylane", "a future of a stream panicked in its drop");
+            tracing::error!(
+                target: "keylane",
+                "a future of the stream panicked when it was dropped"
+            );
         }
     }
 }

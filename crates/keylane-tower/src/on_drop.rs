@@ -112,7 +112,7 @@ where
         // Taken during the poll, so that a future that panics is dropped and not finished.
         let runtime = self.runtime.take();
         let future = self.future.as_mut();
-        let future = future.expect("a future is not polled after it was ready");
+        let future = future.expect("the future must not be polled after it is ready");
         let polled = future.as_mut().poll(cx);
         if polled.is_ready() {
             self.future = None;

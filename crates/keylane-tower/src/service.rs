@@ -121,9 +121,7 @@ where
         let Readiness::Ready(reservation) =
             std::mem::replace(&mut self.readiness, Readiness::NotReady)
         else {
-            panic!(
-                "`call` without a `poll_ready` that was ready: use `ready().await`, or `oneshot`"
-            );
+            panic!("`poll_ready` must be ready before `call`: use `ready().await`, or `oneshot`");
         };
         let acquire = match (self.key)(&request) {
             Some(key) => reservation.acquire(key).map_err(Error::from),

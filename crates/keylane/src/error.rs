@@ -24,7 +24,7 @@ pub enum SendError<M> {
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
     /// The message has to wait for a time that does not exist.
-    #[error("the time of the message is too far away")]
+    #[error("the time of the message is too far in the future")]
     TooFar(M),
 }
 
@@ -54,7 +54,7 @@ pub enum TrySendError<M> {
     #[error("the message is larger than the capacity in bytes")]
     TooLarge(M),
     /// The message has to wait for a time that does not exist.
-    #[error("the time of the message is too far away")]
+    #[error("the time of the message is too far in the future")]
     TooFar(M),
     /// The dispatcher takes no more messages.
     #[error("the dispatcher is closed")]
@@ -227,9 +227,9 @@ impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
             ),
             Self::Dropped(_) => f.write_str("dropped: the lane of its key was full"),
             Self::Purged(_) => f.write_str("purged: an operator emptied the lane of its key"),
-            Self::Declined(_) => {
-                f.write_str("declined: a message of its key waits already and stands for it")
-            }
+            Self::Declined(_) => f.write_str(
+                "declined: a message of its key is already waiting and will be handled instead",
+            ),
             Self::Superseded(_) => {
                 f.write_str("superseded: a newer message of its key took its place")
             }
@@ -240,11 +240,11 @@ impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
                 f.write_str("merged into a message of its key, which was not handled")
             }
             Self::Duplicate(_) => {
-                f.write_str("a duplicate: its version, or a newer one, was there already")
+                f.write_str("duplicate: its version, or a newer one, was already received")
             }
-            Self::Expired(_) => f.write_str("expired: too old to be started, or tried again"),
+            Self::Expired(_) => f.write_str("expired before it could be started or retried"),
             Self::Interrupted(_) => {
-                f.write_str("interrupted in the middle of an attempt: what it did is not known")
+                f.write_str("interrupted during an attempt: it is not known what the attempt did")
             }
             Self::Stopped => f.write_str("the dispatcher stopped without settling the message"),
         }
@@ -270,7 +270,7 @@ pub enum BuildError {
     #[error("`{0}` is too large")]
     TooLarge(&'static str),
     /// The smaller limit of a range comes first.
-    #[error("`adaptive_concurrency` goes from {min} to {max}: the smaller limit comes first")]
+    #[error("`adaptive_concurrency` has the range {min} to {max}: give the smaller limit first")]
     EmptyRange {
         /// The lower limit, as it was set.
         min: usize,
@@ -291,7 +291,7 @@ pub enum BuildError {
     #[error("`{0}` needs `{1}`")]
     Needs(&'static str, &'static str),
     /// `share_answers` names another type than the handler's answer or error.
-    #[error("`share_answers` names another type than the one that the handler answers with")]
+    #[error("`share_answers` names a type that is not the handler's answer or error type")]
     AnswerType,
     /// A dead letter needs a sink: `Overflow::DeadLetter`, `OnGap::DeadLetter`.
     #[error(
@@ -310,13 +310,13 @@ pub enum ConsumeError {
     Closed,
     /// A message that fails would be discarded, and its source told that it may forget it.
     #[error(
-        "a message of a source must not be discarded unasked: set `on_exhausted` on the dispatcher"
+        "a failed message of the source would be discarded: set `on_exhausted` on the dispatcher"
     )]
     Discards,
     /// The source does not keep dead letters.
     #[error(
-        "`OnExhausted::AtSource` needs a source that keeps dead letters: build the source with a place \
-         for them, or give `OnExhausted::dead_letter(sink)`"
+        "`OnExhausted::AtSource` needs a source that keeps dead letters: configure dead letters \
+         on the source, or set `OnExhausted::dead_letter(sink)`"
     )]
     NoDeadLetters,
     /// [`Guarantee::EffectivelyOnce`](crate::consume::Guarantee::EffectivelyOnce) needs versions, and a
@@ -336,7 +336,7 @@ pub enum ConsumeError {
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum LaneError<M = ()> {
     /// The lane is neither halted nor waiting for what was asked: there is nothing to decide.
-    #[error("nothing of this key waits for that decision")]
+    #[error("the lane of this key is not waiting for this decision")]
     NotHalted(M),
     /// The head is with its handler, with the dead-letter sink, or on its way there, and cannot be
     /// changed.
@@ -344,7 +344,7 @@ pub enum LaneError<M = ()> {
     InFlight(M),
     /// The message has another key than this lane, and would run beside the other messages of its
     /// key.
-    #[error("the message has another key than this lane")]
+    #[error("the key of the message is not the key of this lane")]
     OtherKey(M),
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
     #[error("the message is larger than the capacity in bytes")]

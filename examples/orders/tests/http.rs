@@ -266,7 +266,7 @@ fn a_second_service_is_told_why_it_cannot_be() {
         String::from_utf8(output.stderr).unwrap()
     };
     let said = refused(&directory, 0);
-    assert!(said.contains("is open already"), "{said}");
+    assert!(said.contains("is already open"), "{said}");
     let said = refused(&directory.join("other"), service.address().port());
     assert!(said.contains("name another --port"), "{said}");
     assert!(!directory.join("other").exists());

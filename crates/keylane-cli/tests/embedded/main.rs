@@ -97,7 +97,10 @@ async fn shows() {
     );
     let (code, _, err) = run(directory.path(), &["show", "99"]);
     assert_eq!(code, 1);
-    assert!(err.contains("99 is no letter and does not wait"), "{err}");
+    assert!(
+        err.contains("99 is neither a dead letter nor a waiting message"),
+        "{err}"
+    );
 }
 
 #[tokio::test]
@@ -122,7 +125,7 @@ async fn redrives() {
     );
     let (code, out, err) = run(directory.path(), &["redrive", "1"]);
     assert_eq!((code, &out[..]), (1, "0 of 1 redriven\n"));
-    assert!(err.contains("1 is no letter"));
+    assert!(err.contains("1 is not a dead letter"));
 }
 
 #[tokio::test]
@@ -154,7 +157,7 @@ async fn counts_checks_and_compacts() {
     assert_eq!(stats["last_sequence"], 5);
     assert!(ok(directory.path(), &["stats"]).contains("waiting            2\n"));
     let checked = ok(directory.path(), &["check"]);
-    assert_eq!(checked, "2 messages and 3 letters read: all is well\n");
+    assert_eq!(checked, "2 messages and 3 letters read: no damage found\n");
     assert!(ok(directory.path(), &["compact"]).contains(" after\n"));
     assert_eq!(ok(directory.path(), &["check"]), checked);
 }
@@ -171,7 +174,7 @@ async fn says_that_an_inbox_is_running() {
     ] {
         let (code, out, err) = run(directory.path(), args);
         assert_eq!((code, &out[..]), (2, ""), "{err}");
-        assert!(err.contains("the inbox is running"), "{err}");
+        assert!(err.contains("the inbox is in use"), "{err}");
         assert!(err.contains(directory.path().to_str().unwrap()), "{err}");
     }
     inbox.close().await.unwrap();

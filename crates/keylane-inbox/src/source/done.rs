@@ -44,7 +44,11 @@ impl DoneWrites {
                     Err(error) => {
                         // They are done even if the disk fails: the write is repeated until it
                         // succeeds, because they would run again otherwise.
-                        tracing::error!(target: "keylane", %error, "what is done is not written");
+                        tracing::error!(
+                            target: "keylane",
+                            %error,
+                            "settled messages could not be written, will retry"
+                        );
                         if matches!(error, StoreError::Displaced { .. }) {
                             displaced.send_replace(Some(error));
                         }

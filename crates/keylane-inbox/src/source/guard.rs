@@ -12,7 +12,7 @@ pub(super) struct MarkGuard(pub(super) Arc<Marks>);
 impl StartGuard<InboxPosition> for MarkGuard {
     fn starts(&self, slot: u32, position: &InboxPosition, attempt: u32) -> Result<(), StartLater> {
         self.0.start(slot, position.sequence, attempt).map_err(|error| {
-            tracing::error!(target: "keylane", %error, "an attempt was not counted; its key waits");
+            tracing::error!(target: "keylane", %error, "could not count an attempt, will retry");
             error.into()
         })
     }
@@ -31,7 +31,7 @@ impl StartGuard<InboxPosition> for MarkGuard {
                 .and_then(|()| self.0.forget(&[position.sequence])),
         };
         if let Err(error) = told {
-            tracing::warn!(target: "keylane", %error, "a start mark was not changed");
+            tracing::warn!(target: "keylane", %error, "a start mark could not be updated");
         }
     }
 }

@@ -167,13 +167,13 @@ impl Source for InboxSource {
     fn validate(&self) -> Result<(), SourceError> {
         if !self.store.is_scanned_in_order() {
             return Err(SourceError::failed(
-                "this store commits in no order: consume the source that comes with it",
+                "this store does not commit in order: consume the source that comes with it",
             ));
         }
         match self.is_reader {
             true => Ok(()),
             false => Err(SourceError::failed(
-                "the inbox is consumed already: stop that intake first",
+                "the inbox is already consumed: stop that intake first",
             )),
         }
     }
@@ -270,7 +270,7 @@ impl Source for InboxSource {
         if let Some(marks) = &self.marks {
             marks.forget(&forgotten).map_err(SourceError::failed)?;
             if let Err(error) = marks.clear_stale() {
-                tracing::warn!(target: "keylane", %error, "a start mark was not changed");
+                tracing::warn!(target: "keylane", %error, "start marks could not be updated");
             }
         }
         if done.is_empty() {
@@ -445,7 +445,11 @@ impl InboxSource {
         if redrives != self.redrives {
             match self.store.take_redriven() {
                 Redriven::Sequences(sequences) => self.redriven.extend(sequences),
-                _ => return Err(SourceError::failed("many letters wait again: reading all")),
+                _ => {
+                    return Err(SourceError::failed(
+                        "many letters were redriven: reading all",
+                    ));
+                }
             }
             self.redriven.sort_unstable();
             self.redriven.dedup();

@@ -181,6 +181,6 @@ async fn read_only() {
     for directory in [mount.join("inbox"), mount.join("new")] {
         let error = Inbox::open(directory).await.unwrap_err();
         assert!(matches!(error, OpenError::ReadOnly { .. }), "{error:?}");
-        assert!(error.to_string().contains("may not be written"), "{error}");
+        assert!(error.to_string().contains("cannot be written"), "{error}");
     }
 }

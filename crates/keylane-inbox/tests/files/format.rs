@@ -125,7 +125,10 @@ async fn a_newer_marker_is_refused() {
         ),
         "{error:?}"
     );
-    assert!(error.to_string().contains("use a newer program"), "{error}");
+    assert!(
+        error.to_string().contains("use a newer version of it"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -190,7 +190,7 @@ async fn a_store_that_is_dropped_closes_itself() {
     let store = loop {
         match EmbeddedStore::open(directory.path(), Settings::default()).await {
             Ok(store) => break store,
-            Err(error) => assert!(error.to_string().contains("is open already"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("is already open"), "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     };

@@ -369,7 +369,7 @@ fn ask_for_committed(
 ) -> Vec<(String, i32, Committed)> {
     let said = consumer.committed_offsets(partitions.clone(), ASKED_FOR);
     let said = said.unwrap_or_else(|error| {
-        let why = "the committed offsets of new partitions are not known yet";
+        let why = "committed offsets of new partitions are not known yet, will retry";
         tracing::warn!(target: "keylane", %error, "{why}");
         TopicPartitionList::new()
     });
@@ -403,11 +403,10 @@ fn beyond(topic: &str, number: i32, committed: u64, text: &str) -> Beyond {
     metadata::decode(committed, text).unwrap_or_else(|error| {
         tracing::warn!(
             target: "keylane",
-            topic,
-            partition = number,
+            partition = %format_args!("{topic}/{number}"),
             committed,
             %error,
-            "the metadata of the committed offset is ignored: what is done beyond it is done again"
+            "the metadata of the committed offset is ignored: records after it may be handled again"
         );
         Beyond::default()
     })
@@ -426,7 +425,7 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         if self.is_news(&error) {
-            tracing::warn!(target: "keylane", %error, reason, "the Kafka client reports a failure");
+            tracing::warn!(target: "keylane", %error, reason, "the Kafka client reports an error");
         }
     }
 
@@ -472,7 +471,7 @@ impl ConsumerContext for Context {
             false => self.revoke(consumer, &partitions),
         };
         if let Err(error) = done {
-            self.tell(News::Failed(format!("a rebalance has failed: {error}")));
+            self.tell(News::Failed(format!("a rebalance failed: {error}")));
         }
     }
 }

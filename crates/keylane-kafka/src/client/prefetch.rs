@@ -298,9 +298,9 @@ impl<M> Buffer<M> {
     fn panicked(&self, offset: u64, panic: &(dyn Any + Send)) -> String {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let text = text.unwrap_or("it does not say why");
+        let text = text.unwrap_or("no message");
         format!(
-            "no message could be made of {}@{offset}: it panicked: {text}",
+            "the function that makes a message panicked at {}@{offset}: {text}",
             self.name
         )
     }
@@ -318,7 +318,11 @@ impl<M> Buffer<M> {
                 | Code::NotImplemented,
             ) => Some(format!("it cannot be read: {error}")),
             _ => {
-                tracing::warn!(target: "keylane", partition = name, %error, "a partition cannot be read now");
+                tracing::warn!(
+                    target: "keylane",
+                    partition = name, %error,
+                    "the partition cannot be read now, will retry"
+                );
                 None
             }
         }

@@ -35,7 +35,11 @@ impl ClientContext for Silent {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(target: "keylane", %error, reason, "the reader of single records");
+        tracing::debug!(
+            target: "keylane",
+            %error, reason,
+            "the Kafka client that reads single records reports an error"
+        );
     }
 }
 

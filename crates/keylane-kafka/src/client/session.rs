@@ -155,6 +155,6 @@ fn report(consumer: &Consumer, error: &KafkaError) {
     match is_fatal || is_refused {
         true => consumer.context().tell(News::Failed(error.to_string())),
         // The client recovers from it. The context has logged it, with the reason.
-        false => tracing::debug!(target: "keylane", %error, "the Kafka client reports a failure"),
+        false => tracing::debug!(target: "keylane", %error, "the Kafka client reports an error"),
     }
 }

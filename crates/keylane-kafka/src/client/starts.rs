@@ -116,7 +116,7 @@ fn with_committed(consumer: &Consumer, found: Vec<Found>, answers: &Answers) -> 
                 known.push(one);
             }
             Err(error) => {
-                let why = format!("what its group has committed is not known: {error}");
+                let why = format!("its committed offset is not known: {error}");
                 answers.say(one, Err(why));
             }
         }
@@ -152,7 +152,7 @@ fn by_leader(
 }
 
 /// The failure of a partition that cannot be read for this reason.
-pub(crate) const NO_LEADER: &str = "it has no leader: the brokers that have a copy of it are away";
+pub(crate) const NO_LEADER: &str = "it has no leader: the brokers with its replicas are down";
 
 fn leaders(consumer: &Consumer, found: &[Found]) -> KafkaResult<HashMap<(String, i32), i32>> {
     let topics: BTreeSet<&str> = found.iter().map(|one| &*one.topic).collect();

@@ -76,7 +76,7 @@ pub enum RedriveError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The topic of the letters cannot be read.
-    #[error("the letters in `{topic}` cannot be read: {why}")]
+    #[error("the dead letters in `{topic}` cannot be read: {why}")]
     Unreadable {
         /// The topic of the letters.
         topic: String,
@@ -86,8 +86,8 @@ pub enum RedriveError {
     /// The brokers refuse the user of the redrive. They must know the user, and the user needs the
     /// right to read the topic and to be a member of the group.
     #[error(
-        "after {redriven} letters: the brokers refuse the user of the redrive, which needs the right \
-         `Read` for the topic `{topic}` and for the group `{group}`: {why}"
+        "the redrive stopped after {redriven} dead letters: the brokers refuse its user, which \
+         needs `Read` permission for the topic `{topic}` and the group `{group}`: {why}"
     )]
     NotAuthorized {
         /// The topic of the letters.
@@ -100,7 +100,7 @@ pub enum RedriveError {
         why: String,
     },
     /// A letter cannot go back.
-    #[error("after {redriven} letters: {why}")]
+    #[error("the redrive stopped after {redriven} dead letters: {why}")]
     Stopped {
         /// How many letters went back.
         redriven: u64,
@@ -112,7 +112,7 @@ pub enum RedriveError {
 /// Why a letter did not go back.
 #[derive(Error, Debug)]
 enum Failed {
-    #[error("the letter {0} does not say which topic it is from: name one with `to`")]
+    #[error("the dead letter {0} does not name its topic: set one with `to`")]
     NoTopic(String),
     #[error(transparent)]
     Send(#[from] SendError),
@@ -234,7 +234,7 @@ impl Redrive {
             match progress.is_over().await {
                 Ok(true) => break Ended::Over,
                 Ok(false) => {}
-                Err(error) => tracing::debug!(target: "keylane", %error, "how far a redrive is"),
+                Err(error) => tracing::debug!(target: "keylane", %error, "progress is not known"),
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };

@@ -11,10 +11,11 @@ pub enum DecodeError {
     NotBase64,
     /// The first byte names no encoding: another program, or a newer version, has written it.
     #[error(
-        "its first byte is {0:#04x}, which is none of the encodings: another program has committed it"
+        "its first byte is {0:#04x}, which is not a known encoding: another program has \
+         committed it"
     )]
     Foreign(u8),
     /// The text was cut off or changed.
-    #[error("it is cut off or was changed")]
+    #[error("it is truncated or damaged")]
     Damaged,
 }

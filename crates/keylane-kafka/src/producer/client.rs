@@ -187,7 +187,7 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(target: "keylane", %error, reason, "the Kafka producer reports a failure");
+        tracing::warn!(target: "keylane", %error, reason, "the Kafka producer reports an error");
     }
 }
 

@@ -87,7 +87,7 @@ impl<M> KafkaSource<M> {
         }
         match goes_on {
             true => Err(SourceError::failed(format!(
-                "the topic {topic} was deleted and made anew under its name: it is read from its start"
+                "the topic {topic} was deleted and created again: it is read from its start"
             ))),
             false => Ok(()),
         }
@@ -149,9 +149,9 @@ impl<M> KafkaSource<M> {
                         log_start,
                     } = overtaken;
                     format!(
-                        "retention has overtaken it: {committed} is committed, and its log begins at \
-                         {log_start}. Set the offset of the group to one that is there, or change \
-                         `on_overtaken`"
+                        "retention has deleted records that were not handled: {committed} is \
+                         committed, but its log begins at {log_start}; set the offset of the \
+                         group to one that exists, or change `on_overtaken`"
                     )
                 }
                 Err(why) => why,
@@ -193,7 +193,7 @@ fn warn(partition: &str, overtaken: Overtaken, begins_at: u64) {
         partition,
         committed = overtaken.committed,
         log_start = overtaken.log_start,
-        begins_at,
-        "retention has overtaken what is committed: records were deleted before they were handled"
+        offset = begins_at,
+        "retention has deleted records before they were handled, will continue at this offset"
     );
 }

@@ -15,7 +15,7 @@ use crate::record::{Keyless, Maker, Place};
 
 /// The end of the error of a letter whose record was compacted, or cut off, after it was handed
 /// over.
-const GONE: &str = " (the record is not in the log any more)";
+const GONE: &str = " (the record is no longer in the log)";
 
 /// How long the driver of the source waits for a letter, unless another one is late already. The
 /// other keys wait with it.
@@ -50,7 +50,7 @@ impl<M> KafkaSource<M> {
         let assignment = &self.assignment;
         self.letters.retain(|of, _| assignment.of(of).is_some());
         self.letters.insert(position, delivery);
-        Err(SourceError::failed("the letter is on its way"))
+        Err(SourceError::failed("the dead letter is not confirmed yet"))
     }
 
     async fn begin_letter(
@@ -78,7 +78,7 @@ impl<M> KafkaSource<M> {
 
     /// Returns the record as it is in the log.
     async fn record_of(&mut self, position: &KafkaPosition) -> Result<InLog, SourceError> {
-        let gone = || SourceError::failed("the partition of the record is gone");
+        let gone = || SourceError::failed("the partition of the record is no longer assigned");
         let one = self.assignment.of(position).ok_or_else(gone)?;
         let (topic, number, name) = (
             one.topic.clone(),

@@ -103,7 +103,8 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
                     target: "keylane",
                     topic,
                     %error,
-                    "dead letters cannot be written now, and their keys will wait: does their topic exist?"
+                    "dead letters cannot be written now, so their keys will wait: check that the \
+                     topic exists"
                 );
             }
         }

@@ -79,7 +79,7 @@ impl<M> KafkaSource<M> {
                 Ok(())
             }
             Err(TryRecvError::Empty) => Ok(()),
-            Err(TryRecvError::Closed) => Err(SourceError::failed("a commit has panicked")),
+            Err(TryRecvError::Closed) => Err(SourceError::failed("a commit panicked")),
         }
     }
 
@@ -111,7 +111,7 @@ impl<M> KafkaSource<M> {
             Ok(()) => Again::Taken,
             Err(error) => {
                 pause = pause.max(PAUSE);
-                tracing::warn!(target: "keylane", %error, "a commit was not taken, and is said again");
+                tracing::warn!(target: "keylane", %error, "the commit failed, will retry");
                 match may_be_taken_later(&error) {
                     true => Again::Later,
                     false => Again::Never(error),
@@ -129,9 +129,10 @@ impl<M> KafkaSource<M> {
         self.metadata_chars = self.metadata_chars.min(too_long / 2);
         tracing::warn!(
             target: "keylane",
-            too_long,
-            tried_next = self.metadata_chars,
-            "the broker takes less metadata than `metadata_chars`: see its `offset.metadata.max.bytes`"
+            refused_chars = too_long,
+            next_chars = self.metadata_chars,
+            "the broker refused the metadata, will retry with less: lower `metadata_chars`, or \
+             raise `offset.metadata.max.bytes` of the broker"
         );
     }
 

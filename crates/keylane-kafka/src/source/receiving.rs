@@ -87,7 +87,8 @@ impl<M> KafkaSource<M> {
                     // As if no broker had answered.
                     tracing::warn!(
                         target: "keylane",
-                        "nothing is read: a function that makes a message of a record does not return"
+                        "no records are read: the function that makes a message of a record does \
+                         not return"
                     );
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
@@ -110,7 +111,11 @@ impl<M> KafkaSource<M> {
                 // They are asked again. Until they answer, the source does not report that it is
                 // well.
                 Waited::Probed(Err(error)) => {
-                    tracing::warn!(target: "keylane", %error, "a broker does not answer");
+                    tracing::warn!(
+                        target: "keylane",
+                        %error,
+                        "the broker does not answer, will retry"
+                    );
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
             }
@@ -195,9 +200,10 @@ impl<M> KafkaSource<M> {
         tracing::warn!(
             target: "keylane",
             partition = assigned.queue.records.name(),
-            read = assigned.partition.end(),
-            at,
-            "the log goes on at a lower offset: it was cut off, or the topic was made anew"
+            read_to = assigned.partition.end(),
+            offset = at,
+            "the log was truncated, or the topic was created again: will continue at this lower \
+             offset"
         );
         let start = Start {
             at,

@@ -61,7 +61,11 @@ impl Refused {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(target: "keylane", %error, "it is not known which topics may not be read");
+                tracing::warn!(
+                    target: "keylane",
+                    %error,
+                    "the permissions for the topics are not known, will retry"
+                );
                 self.at = Some(Instant::now() + AGAIN_AFTER);
                 return Ok(());
             }

@@ -229,7 +229,7 @@ async fn a_letter_of_nowhere_stops_its_redrive() {
         matches!(error, RedriveError::Stopped { redriven: 0, .. }),
         "{error}"
     );
-    assert!(error.to_string().contains("name one with `to`"), "{error}");
+    assert!(error.to_string().contains("set one with `to`"), "{error}");
 
     let to = stage.topic.beside(".to", &[]).await;
     let report = redrive().to(&to.name).run().await.expect("a redrive");

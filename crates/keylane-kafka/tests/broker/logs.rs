@@ -319,7 +319,7 @@ async fn a_topic_that_is_made_anew_while_its_broker_is_away_is_handled_from_its_
         are_done(&stage, &ids).await;
         stage.committed(&[30]).await;
         let error = member.intake.stats().last_error.expect("it is said");
-        assert!(error.contains("made anew"), "{error}");
+        assert!(error.contains("created again"), "{error}");
         member.stop().await;
     }
 }

@@ -338,7 +338,7 @@ fn millis(ttl: Duration) -> u64 {
 }
 
 fn incomprehensible() -> StoreError {
-    StoreError::new("an answer that makes no sense: another program answers there")
+    StoreError::new("the answer is not from Redis: check the address")
 }
 
 #[cfg(test)]

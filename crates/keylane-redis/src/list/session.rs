@@ -124,7 +124,11 @@ impl Session {
                     if self.is_over() {
                         return End::Failed(error);
                     }
-                    tracing::warn!(target: "keylane", %error, "a list could not be worked on, and is tried again");
+                    tracing::warn!(
+                        target: "keylane",
+                        %error,
+                        "the server cannot serve the list now, will retry"
+                    );
                     sleep(LOOK_AGAIN).await;
                 }
                 Err(end) => return end,
@@ -189,7 +193,7 @@ impl Session {
             tracing::warn!(
                 target: "keylane",
                 elements,
-                "the lease of a worker has run out, and what it had is in the list again"
+                "the lease of a worker has run out: its messages are in the list again"
             );
         }
         Ok(())
@@ -383,5 +387,5 @@ fn bulk(value: Value) -> Result<Bytes, RedisError> {
 }
 
 fn unreadable() -> RedisError {
-    RedisError::new(ErrorKind::Other, "an answer that is none of ours")
+    RedisError::new(ErrorKind::Other, "unexpected answer")
 }

@@ -122,8 +122,8 @@ impl ListSource {
             tracing::warn!(
                 target: "keylane",
                 list = %self.list(),
-                "the server does not know what it had confirmed: it has an earlier state, and the list is \
-                 read anew as it is there"
+                "the server has an earlier state and has lost confirmed changes: the list is \
+                 read again"
             );
         }
     }
@@ -252,7 +252,7 @@ impl Source for ListSource {
                 if state.until <= Instant::now() {
                     return Err(SourceError::failed("the lease of this worker has run out"));
                 }
-                let part = || format!("{}, to be waited for", self.list());
+                let part = || format!("{} (waiting)", self.list());
                 match state.wait.take() {
                     Some(Err(why)) => into.part_failed(part(), why),
                     Some(Ok(())) => into.part_recovered(part()),
@@ -411,9 +411,7 @@ impl Source for ListSource {
             let mailbox = &self.opened()?.mailbox;
             mailbox.lock().end.get_or_insert(End::Missed);
             mailbox.to_source.notify_one();
-            return Err(SourceError::failed(
-                "the worker does not have this any more",
-            ));
+            return Err(SourceError::failed("the worker no longer has this message"));
         }
         Ok(())
     }
@@ -434,15 +432,15 @@ impl Source for ListSource {
 
 fn failed(end: &End) -> SourceError {
     match end {
-        End::Lost => {
-            SourceError::failed("the lease of this worker has run out, and others have what it had")
-        }
+        End::Lost => SourceError::failed(
+            "the lease of this worker has run out: other workers have its messages",
+        ),
         End::Missed => SourceError::failed(
-            "an answer of the server was lost, and what it has handed out comes again",
+            "an answer of the server was lost: its messages are delivered again",
         ),
-        End::Forgotten => SourceError::failed(
-            "the server does not know what it had confirmed: it has an earlier state",
-        ),
+        End::Forgotten => {
+            SourceError::failed("the server has an earlier state and has lost confirmed changes")
+        }
         End::Failed(error) => SourceError::failed(error.clone()),
     }
 }

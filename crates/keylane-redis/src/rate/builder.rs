@@ -113,7 +113,7 @@ impl SharedRateBuilder {
     pub fn build(self) -> Result<SharedRate, ConfigError> {
         names::check("name", &self.name)?;
         if self.per_key.is_none() && self.total.is_none() {
-            return Err(ConfigError::Missing("per_key or total"));
+            return Err(ConfigError::Missing("`per_key` or `total`"));
         }
         if self.borrowing.keep.is_zero() {
             return Err(ConfigError::Zero("keep"));

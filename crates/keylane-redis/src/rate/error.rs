@@ -11,7 +11,7 @@ use crate::error::RedisError;
 #[derive(Error, Debug, Clone)]
 pub enum TryAcquireError {
     /// The rate of the key, or the total, is used up.
-    #[error("the rate is used up for {after:?} more")]
+    #[error("the rate is used up: try again in {after:?}")]
     NotYet {
         /// How long until there is a permit again, unless another process takes it.
         after: Duration,

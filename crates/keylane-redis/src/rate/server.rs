@@ -71,6 +71,6 @@ impl Server {
         });
         let answers: Option<Vec<_>> = answers.collect();
         let answers = answers.filter(|answers| answers.len() == asked.len());
-        answers.ok_or_else(|| RedisError::new(ErrorKind::Other, "an answer that makes no sense"))
+        answers.ok_or_else(|| RedisError::new(ErrorKind::Other, "unexpected answer"))
     }
 }

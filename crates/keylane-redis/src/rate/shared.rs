@@ -379,7 +379,7 @@ impl Shared {
                         target: "keylane",
                         %error,
                         when_away = ?self.when_away,
-                        "the rate is not shared now"
+                        "the rate cannot be shared now, will retry"
                     );
                     state.away = Some(Away {
                         error: error.clone(),

@@ -63,10 +63,7 @@ impl From<Failure> for SourceError {
 
 /// The answer comes from another program, or from a later version.
 pub(super) fn incomprehensible() -> Failure {
-    Failure::Failed(RedisError::new(
-        ErrorKind::Other,
-        "an answer that makes no sense",
-    ))
+    Failure::Failed(RedisError::new(ErrorKind::Other, "unexpected answer"))
 }
 
 pub(super) fn bytes(value: Value) -> Option<Bytes> {

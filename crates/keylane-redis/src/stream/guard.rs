@@ -131,7 +131,7 @@ impl StartGuard<StreamPosition> for Starts {
         let teller = {
             let owners = lock(&self.owners);
             let owner = owners.here.get(&position.generation);
-            let owner = owner.ok_or("the stream is not owned here any more")?;
+            let owner = owner.ok_or("the stream is no longer owned here")?;
             // After a pause of the process, the news of the loss may come later.
             owner.lease.check()?;
             if attempt <= position.free {

@@ -27,7 +27,7 @@ pub struct EntryId {
 
 /// The text is not the id of an entry.
 #[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
-#[error("not of the form `<milliseconds>-<number>`")]
+#[error("an entry id must have the form `<milliseconds>-<number>`")]
 pub struct NoEntryId;
 
 impl EntryId {

@@ -53,7 +53,11 @@ impl Member {
             command.arg(&**key).arg(&*name);
             let left: redis::RedisResult<Value> = command.query_async(&mut link.clone()).await;
             if let Err(error) = left {
-                tracing::debug!(target: "keylane", %error, "a member stays until its time is over");
+                tracing::debug!(
+                    target: "keylane",
+                    %error,
+                    "could not leave the group: the member stays until its time runs out"
+                );
             }
         }
     }
@@ -150,7 +154,7 @@ impl Membership {
         self.surplus
             .retain(|stream| self.owned.contains_key(stream));
         if ended.is_err_and(|error| error.is_panic()) {
-            let error = RedisError::new(ErrorKind::Other, "the task of a stream has panicked");
+            let error = RedisError::new(ErrorKind::Other, "the task of a stream panicked");
             self.worker.say(News::Failed(error));
         }
     }

@@ -147,10 +147,10 @@ impl StreamOutbox {
         }
         match self.queue().end {
             Some(End::Refused { acks: 1.. }) => Err(SourceError::failed(
-                "acks have come too late: their stream is owned by another process now, was made again, or \
-                 takes none",
+                "acknowledgements came too late: the stream is owned by another process, was \
+                 created again, or accepts none",
             )),
-            Some(End::Failed) => Err(SourceError::failed("acks were not told")),
+            Some(End::Failed) => Err(SourceError::failed("acknowledgements were not sent")),
             Some(End::Refused { .. }) | None => Ok(()),
         }
     }

@@ -112,7 +112,11 @@ async fn own_once(
                 Some(Order::Leave(reply)) => break Some(reply),
             },
             why = lease.lost(), if !is_lost => {
-                tracing::warn!(target: "keylane", stream = %place.name(), %why, "a stream is lost");
+                tracing::warn!(
+                    target: "keylane",
+                    stream = %place.name(), reason = %why,
+                    "the lease of the stream was lost"
+                );
                 worker.say(News::Lost(tenure.id()));
                 (round, is_lost) = (None, true);
             }
@@ -131,8 +135,8 @@ async fn own_once(
         tracing::warn!(
             target: "keylane",
             stream = %place.name(),
-            "the stream, its group or the consumer in it was removed or made again, or the server has \
-             another history: what was held of it is let go of, and what is there is read"
+            "the stream, its group or its consumer was removed or created again, or the server \
+             has a different history: the messages are released, and the stream is read again"
         );
     }
     if reply.is_some() {
@@ -141,7 +145,11 @@ async fn own_once(
             // another one.
             take_over(worker, &mut tenure, lease, let_go).await;
         } else if let Err(error) = tenure.leave().await {
-            tracing::debug!(target: "keylane", ?error, "a consumer stays in its group");
+            tracing::debug!(
+                target: "keylane",
+                ?error,
+                "the consumer could not be removed from its group"
+            );
         }
         return End::Over(reply);
     }
@@ -174,14 +182,14 @@ async fn take_over(
             let failure = match taken.await {
                 Ok(TakenOver::Well) => return true,
                 Ok(TakenOver::Made) => {
-                    tracing::info!(target: "keylane", stream = %place.name(), "a group was made");
+                    tracing::info!(target: "keylane", stream = %place.name(), "created the group");
                     return true;
                 }
                 Ok(TakenOver::SetBack) => {
                     tracing::warn!(
                         target: "keylane",
                         stream = %place.name(),
-                        "a consumer was removed, and what was pending with it comes again"
+                        "the consumer was removed: its pending entries are delivered again"
                     );
                     return true;
                 }
@@ -189,9 +197,9 @@ async fn take_over(
                     tracing::warn!(
                         target: "keylane",
                         stream = %place.name(),
-                        higher = %String::from_utf8_lossy(&token),
-                        "a stream was taken over under a higher token: do all members have the same \
-                         leases?"
+                        token = %String::from_utf8_lossy(&token),
+                        "the stream was taken over under a higher token: check that all members \
+                         use the same leases"
                     );
                     return false;
                 }

@@ -102,7 +102,7 @@ impl Reader<'_> {
                     tracing::debug!(
                         target: "keylane",
                         stream = %self.tenure.place.name(),
-                        "a former owner has taken entries, which are taken back"
+                        "a former owner has read entries: they are claimed back"
                     );
                     return Ok(Step::More);
                 }
@@ -152,7 +152,7 @@ impl Reader<'_> {
                 target: "keylane",
                 stream = %self.tenure.place.name(),
                 entries = gone,
-                "pending entries were deleted or cut off before they were handled"
+                "pending entries were deleted or trimmed before they were handled"
             );
         }
     }
@@ -220,7 +220,11 @@ impl Waiter {
             Err(Failure::Lasting(error)) => Some(error.to_string()),
             // The other connection shows whether the server is the cause.
             Err(Failure::Unable(error) | Failure::Failed(error)) => {
-                tracing::debug!(target: "keylane", %error, "the wait for news has failed");
+                tracing::debug!(
+                    target: "keylane",
+                    %error,
+                    "the wait for new entries failed, will retry"
+                );
                 self.link = None;
                 None
             }

@@ -311,7 +311,7 @@ impl Source for StreamSource {
         match &settings.letters {
             // A letter that fails would become a letter again, for ever.
             Some(letters) if settings.streams.contains(letters) => Err(SourceError::failed(
-                "dead letters need a stream of their own: give `dead_letters` one that is not read",
+                "dead letters need their own stream: set `dead_letters` to one that is not read",
             )),
             _ => Ok(()),
         }
@@ -450,7 +450,7 @@ impl Source for StreamSource {
         };
         let position = letter.position;
         let held = self.held.of(&position);
-        let held = held.ok_or_else(|| SourceError::failed("the stream of the entry is gone"))?;
+        let held = held.ok_or_else(|| SourceError::failed("the stream is no longer owned here"))?;
         if held.owned.has_letter(position.id) {
             return Ok(());
         }
@@ -489,7 +489,7 @@ impl Source for StreamSource {
         // Our entries of the stream come again.
         self.held.lose(position.stream);
         Err(SourceError::failed(
-            "the entry is not pending here any more: it is neither acked nor counted",
+            "the entry is no longer pending here: it is neither acknowledged nor counted",
         ))
     }
 
@@ -522,7 +522,11 @@ where
     loop {
         match ask().await {
             Err(Failure::Unable(error)) if Instant::now() < until => {
-                tracing::warn!(target: "keylane", %error, "a server is asked again");
+                tracing::warn!(
+                    target: "keylane",
+                    %error,
+                    "the server cannot execute the command now, will retry"
+                );
                 sleep(PAUSE).await;
             }
             answer => return answer,

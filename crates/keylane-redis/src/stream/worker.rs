@@ -61,8 +61,8 @@ impl Duty {
     fn of(self, place: &Place) -> String {
         match self {
             Self::Own => place.name(),
-            Self::Wait => format!("{}, to be waited for", place.name()),
-            Self::Trim => format!("{}, to be cut off", place.name()),
+            Self::Wait => format!("{} (waiting)", place.name()),
+            Self::Trim => format!("{} (trimming)", place.name()),
             Self::Share => format!("the members of {}", String::from_utf8_lossy(&place.group)),
         }
     }

@@ -440,12 +440,12 @@ async fn of_another_type(what: &str, is_cyclic: bool) {
     if !["token"].contains(&what) {
         let error = confirmed.unwrap_err().to_string();
         assert!(
-            error.contains("a key in Redis holds something else"),
+            error.contains("a key in Redis has another type"),
             "{what}: {error}"
         );
         let again = worker.0.open().await.unwrap_err().to_string();
         assert!(
-            again.contains("a key in Redis holds something else"),
+            again.contains("a key in Redis has another type"),
             "{what}: {again}"
         );
     }

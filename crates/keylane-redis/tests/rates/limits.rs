@@ -16,7 +16,7 @@ fn settings_that_make_no_sense_are_refused() {
     for (builder, error) in [
         (builder("").total(rate), ConfigError::Empty("name")),
         (builder("a{}").total(rate), ConfigError::Braces("name")),
-        (builder("a"), ConfigError::Missing("per_key or total")),
+        (builder("a"), ConfigError::Missing("`per_key` or `total`")),
         (
             builder("a").total(Quota::per_second(0)),
             ConfigError::Zero("total"),

@@ -341,7 +341,7 @@ async fn what_cannot_be_cut_off_is_said() {
     let consumed = consume(source.build().unwrap());
     add(&client, &name, 0..20).await;
     consumed.handles(&name, 0..20).await;
-    let part = consumed.has_failed(&format!("{name}, to be cut off")).await;
+    let part = consumed.has_failed(&format!("{name} (trimming)")).await;
     assert!(part.why.contains("refuses the user"), "{part:?}");
     add(&client, &name, 20..40).await;
     consumed.handles(&name, 0..40).await;
@@ -370,7 +370,7 @@ async fn a_wait_that_is_refused_is_said() {
     let consumed = consume(source.build().unwrap());
     add(&client, &name, 0..20).await;
     consumed.handles(&name, 0..20).await;
-    let part = format!("{name}, to be waited for");
+    let part = format!("{name} (waiting)");
     let part = consumed.has_failed(&part).await;
     assert!(part.why.contains("refuses the user"), "{part:?}");
     add(&client, &name, 20..40).await;

@@ -43,7 +43,7 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     } else if let Some(text) = panic.downcast_ref::<String>() {
         text.clone()
     } else {
-        "a panic without a text".to_owned()
+        "a panic without a message".to_owned()
     }
 }
 

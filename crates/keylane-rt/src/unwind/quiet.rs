@@ -32,7 +32,7 @@ impl<T> Drop for Quiet<T> {
             && std::mem::needs_drop::<T>()
             && dropped(value)
         {
-            tracing::error!(target: "keylane", "a message or a key panicked in its drop");
+            tracing::error!(target: "keylane", "a message or a key panicked when it was dropped");
         }
     }
 }

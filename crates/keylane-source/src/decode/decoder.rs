@@ -107,7 +107,8 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
                 source = %self.name,
                 error = %why,
                 refusals,
-                "the letter of a message that cannot be decoded was refused"
+                "the dead letter of a message that cannot be decoded was not accepted, will \
+                 retry; its key waits"
             );
         }
         self.deliver(key);
@@ -265,7 +266,7 @@ where
                     target: "keylane",
                     source = %self.name,
                     error = %letter.why,
-                    "a message cannot be decoded"
+                    "a message cannot be decoded: it becomes a dead letter"
                 );
                 let key = key.unwrap_or_else(|| self.number_keyless());
                 self.table.undecodable(key, letter);

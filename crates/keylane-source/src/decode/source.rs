@@ -150,8 +150,8 @@ where
     fn validate(&self) -> Result<(), SourceError> {
         if !self.decoder.letters.has_sink() && !self.decoder.features.keeps_dead_letters() {
             return Err(SourceError::failed(
-                "what cannot be decoded has no place to go, and the source keeps no dead letters: \
-                 give `.decode(..)` a sink with `.letters(sink)`",
+                "the source keeps no dead letters, so messages that cannot be decoded need a \
+                 sink: add `.letters(sink)` to `.decode(..)`",
             ));
         }
         self.decoder.inner.look(S::validate).unwrap_or(Ok(()))

@@ -21,7 +21,7 @@ pub enum DeliverError {
     OutOfOrder,
     /// No log has such an offset: offsets are below
     /// [`Frontier::HIGHEST`](super::Frontier::HIGHEST).
-    #[error("the position is above all that a log can have")]
+    #[error("the position is above the highest offset of a log")]
     TooHigh,
 }
 
@@ -31,10 +31,10 @@ pub enum DeliverError {
 #[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes are of another version of this format, or of none.
-    #[error("the version of the format is not known")]
+    #[error("the version of the format is unknown")]
     Unsupported,
     /// The bytes are cut off or were changed, or name positions above
     /// [`Frontier::HIGHEST`](super::Frontier::HIGHEST).
-    #[error("the bytes are cut off or were changed")]
+    #[error("the bytes are truncated or damaged")]
     Corrupt,
 }

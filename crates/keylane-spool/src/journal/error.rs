@@ -113,11 +113,12 @@ impl fmt::Display for DiskError {
             ),
             DiskErrorKind::Denied => write!(
                 f,
-                "{path} cannot be read and written: check its owner and rights ({detail})"
+                "{path} cannot be read or written: check its owner and permissions ({detail})"
             ),
             DiskErrorKind::NotADirectory => write!(
                 f,
-                "{path} is not a directory: use a path that is one, or does not exist ({detail})"
+                "{path} is not a directory: name a directory, or a path that does not exist \
+                 ({detail})"
             ),
             DiskErrorKind::Foreign => write!(
                 f,

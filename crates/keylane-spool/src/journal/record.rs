@@ -71,7 +71,7 @@ pub(super) fn decode(spool: u64, sequence: u64, bytes: &[u8]) -> Result<Spooled,
         return Err("a record has an unknown version");
     }
     if crc32(sequence, body) != u32::from_le_bytes(*check) {
-        return Err("the check sum of a record is wrong");
+        return Err("the checksum of a record does not match");
     }
     let mut rest = Rest(body);
     let [version] = rest.array()?;
@@ -89,7 +89,7 @@ pub(super) fn decode(spool: u64, sequence: u64, bytes: &[u8]) -> Result<Spooled,
     for _ in 0..count {
         let name_len = u16::from_le_bytes(rest.array()?);
         let name = std::str::from_utf8(rest.slice(name_len.into())?)
-            .map_err(|_| "the name of a header is not text")?;
+            .map_err(|_| "the name of a header is not UTF-8")?;
         let value_len = u32::from_le_bytes(rest.array()?);
         headers.add(
             name,

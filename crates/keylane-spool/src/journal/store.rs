@@ -231,7 +231,7 @@ fn start_epoch(database: &Database, drawn: u32) -> Result<Found, Fault> {
             return Err(Fault::Damaged("the number of messages is wrong"));
         }
         let count = u32::try_from(number(&meta, "epoch")? + 1)
-            .map_err(|_| Fault::Damaged("opened too often"))?;
+            .map_err(|_| Fault::Damaged("it was opened too often"))?;
         meta.insert("epoch", u64::from(count))?;
         Found {
             spool: number(&meta, "spool")?,
@@ -312,7 +312,7 @@ fn number(meta: &impl ReadableTable<&'static str, u64>, name: &'static str) -> R
 /// opened, and yet a later change of the file may make it panic.
 fn guarded<T>(path: &Path, run: impl FnOnce() -> Result<T, DiskError>) -> Result<T, DiskError> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-        let detail = "the store panicked over its content";
+        let detail = "the database panicked over its content";
         Err(DiskError::new(DiskErrorKind::Damaged, path, detail))
     })
 }
@@ -333,11 +333,12 @@ impl Fault {
             Self::Store(error) => error,
             Self::Damaged(what) => return DiskError::new(DiskErrorKind::Damaged, path, what),
             Self::Foreign => {
-                let detail = "a database of something else";
+                let detail = "it is the database of another program";
                 return DiskError::new(DiskErrorKind::Foreign, path, detail);
             }
             Self::Version(version) => {
-                let detail = format_args!("format {version}, and this version knows {FORMAT}");
+                let detail =
+                    format_args!("it has format {version}, but this program knows only {FORMAT}");
                 return DiskError::new(DiskErrorKind::OtherVersion, path, detail);
             }
         };

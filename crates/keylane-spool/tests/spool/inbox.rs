@@ -381,7 +381,7 @@ async fn fails_for_a_while(n: u64, kind: usize) {
     }
     if let Some(failing) = &failing {
         assert!(
-            failing.error.contains("not confirmed") || failing.error.contains("opened again"),
+            failing.error.contains("did not confirm") || failing.error.contains("opened again"),
             "{failing:?}"
         );
     }

@@ -112,7 +112,7 @@ impl SqlInbox {
     pub async fn begin(&self, claim: Claim) -> Result<SqlTransaction, SqlError> {
         let begins = Arc::clone(&self.shared.begins);
         let permit = begins.acquire_owned().await;
-        let permit = permit.expect("it is never closed");
+        let permit = permit.expect("the semaphore is never closed");
         let connection = match &self.shared.database.0 {
             Pool::Postgres(pool) => Connection::Postgres(postgres::begin(pool).await?),
             Pool::MySql(pool) => Connection::MySql(mysql::begin(pool).await?),

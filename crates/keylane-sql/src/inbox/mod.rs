@@ -425,7 +425,7 @@ impl SqlInbox {
             Ok(called) => called.map_err(refused),
             // The runtime shuts down.
             Err(_) => Err(StoreError::Server {
-                reason: "the call has not come to its end".to_owned(),
+                reason: "the runtime shut down before the call finished".to_owned(),
                 is_unconfirmed: true,
             }),
         }

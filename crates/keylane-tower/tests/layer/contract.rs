@@ -94,7 +94,7 @@ fn a_reservation_belongs_to_the_clone_that_was_polled() {
 }
 
 #[test]
-#[should_panic(expected = "`call` without a `poll_ready`")]
+#[should_panic(expected = "`poll_ready` must be ready before `call`")]
 fn to_call_without_being_ready_panics() {
     let (mut service, _handle) = keyed(semaphore());
     drop(service.call((Some("alice"), 1)));

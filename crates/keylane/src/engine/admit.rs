@@ -267,7 +267,11 @@ impl<T: Spec> Engine<T> {
         } = job;
         // The source says it louder where that is a fault.
         let why = later.to_string();
-        tracing::debug!(target: "keylane", why, "an attempt waits until its source has counted it");
+        tracing::debug!(
+            target: "keylane",
+            reason = why,
+            "the source did not count the attempt, will retry"
+        );
         let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
         let held = Held {
             message,

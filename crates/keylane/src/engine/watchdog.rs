@@ -43,7 +43,7 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
             tracing::warn!(
                 target: "keylane",
                 key = %engine.shown_by_hash(stuck.hash),
-                lasted = ?stuck.lasted,
+                elapsed = ?stuck.lasted,
                 "a handler blocks its thread; move blocking work to `spawn_blocking`"
             );
         }

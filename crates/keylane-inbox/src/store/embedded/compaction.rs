@@ -85,8 +85,14 @@ impl Compaction {
             _ => (after.saturating_mul(100) / live).clamp(100, 400),
         };
         self.noticed = None;
-        let took = began.elapsed();
-        tracing::debug!(before, after, live, ?took, "compacted");
+        let elapsed = began.elapsed();
+        tracing::debug!(
+            before_bytes = before,
+            after_bytes = after,
+            live_bytes = live,
+            ?elapsed,
+            "the file was compacted"
+        );
         Ok(after)
     }
 }

@@ -232,7 +232,7 @@ fn check_marker(path: &Path) -> Result<bool, OpenError> {
         }),
         _ => Err(OpenError::Damaged {
             path: path.into(),
-            reason: "it does not say `keylane-inbox` and a format".into(),
+            reason: "it does not contain `keylane-inbox` and a format".into(),
         }),
     }
 }

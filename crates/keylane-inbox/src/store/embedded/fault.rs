@@ -103,7 +103,7 @@ impl From<io::Error> for Fault {
         match error.kind() {
             // A file that is shorter than its header says, or has another header.
             io::ErrorKind::UnexpectedEof => Self::Damaged("it is cut short".into()),
-            io::ErrorKind::InvalidData => Self::Damaged("it is no database".into()),
+            io::ErrorKind::InvalidData => Self::Damaged("it is not a database".into()),
             _ => Self::Io(error),
         }
     }
@@ -154,5 +154,5 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Wrapped>) -> Result<T,
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("the database panicked: {}", text.unwrap_or("no text"))
+    format!("the database panicked: {}", text.unwrap_or("no message"))
 }

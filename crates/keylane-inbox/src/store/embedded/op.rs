@@ -41,7 +41,7 @@ pub(super) struct Letters {
 pub(super) enum Alone {
     /// Compact the file. Answers with its length.
     Compact(oneshot::Sender<Result<u64, StoreError>>),
-    /// Open the database anew, if a read has failed.
+    /// Open the database anew, if a read failed.
     Mend,
     /// The last call of all.
     Close,

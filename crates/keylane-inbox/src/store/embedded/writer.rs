@@ -132,7 +132,10 @@ impl Writer {
             Err(fault) => {
                 let error = fault.not_committed(&self.shared.place);
                 Counts::add(&self.shared.counts.failed_commits);
-                tracing::error!(place = %self.shared.place, %error, "a commit failed");
+                tracing::error!(
+                    place = %self.shared.place, %error,
+                    "a commit failed, will open the file again"
+                );
                 // First: a caller that gets the error and tries again must not be refused.
                 match fault {
                     Fault::Displaced(displaced) => self.let_go(displaced),
@@ -229,7 +232,10 @@ impl Writer {
         let is_open = matches!(&*self.shared.state(), State::Open(_));
         if is_open {
             let (path, how) = (displaced.path.display(), displaced.how);
-            tracing::error!(%path, %how, "an inbox is not in its place");
+            tracing::error!(
+                place = %path, reason = %how,
+                "a file of the inbox is not in its place: the inbox stops reading and writing"
+            );
             self.seal(&displaced);
             // The file may only have been moved, and may come back.
             let _ = self.sync();
@@ -288,8 +294,8 @@ impl Writer {
             Err(fault) => {
                 Counts::add(&self.shared.counts.failed_commits);
                 tracing::error!(
-                    reason = fault.reason(),
-                    "what was accepted could not be synced"
+                    error = fault.reason(),
+                    "accepted messages could not be synced, will open the file again"
                 );
                 let told = Fault::Refused(fault.reason());
                 self.reopen(fault);
@@ -311,7 +317,7 @@ impl Writer {
         }
         self.stamped = self.durable;
         if let Some(Err(error)) = self.marks.as_ref().map(|marks| marks.stamp(self.durable)) {
-            tracing::warn!(%error, "the file of starts was not stamped");
+            tracing::warn!(%error, "the last commit could not be noted in the file of start marks");
         }
     }
 
@@ -331,7 +337,7 @@ impl Writer {
     /// database.
     fn mend(&mut self) {
         if self.shared.read_failed() {
-            self.reopen(Fault::Refused("a read has failed".into()));
+            self.reopen(Fault::Refused("a read failed".into()));
         }
     }
 
@@ -360,7 +366,10 @@ impl Writer {
                 self.unsynced = None;
                 self.retry_at = None;
                 self.shared.replace(State::Open(database));
-                tracing::info!(place = %self.shared.place, "open again after a failed write");
+                tracing::info!(
+                    place = %self.shared.place,
+                    "the inbox is open again after a failure"
+                );
                 self.publish(&[]);
             }
             Err(fault) => {
@@ -374,7 +383,10 @@ impl Writer {
                 // Logged once, and not with every try.
                 if !matches!(before, State::Broken(before) if before.reason() == reason) {
                     let place = &self.shared.place;
-                    tracing::error!(%place, reason, "could not be opened again");
+                    tracing::error!(
+                        %place, error = reason,
+                        "the inbox could not be opened again, will retry"
+                    );
                 }
             }
         }
@@ -405,7 +417,7 @@ impl Writer {
             }
             Err(fault) => {
                 let error = fault.unread(&self.shared.place);
-                tracing::error!(%error, "the file could not be compacted");
+                tracing::error!(%error, "the file could not be compacted, will open it again");
                 self.reopen(fault);
                 Err(error)
             }
@@ -417,7 +429,10 @@ impl Writer {
         let unconfirmed = |fault: Fault| fault.not_committed(&place);
         let looked = self.look();
         if let Err(displaced) = &looked {
-            tracing::error!(path = %displaced.path.display(), how = %displaced.how, "closed");
+            tracing::error!(
+                place = %displaced.path.display(), reason = %displaced.how,
+                "the inbox was closed while a file was not in its place"
+            );
             self.seal(displaced);
         }
         let in_place = looked.map_err(|displaced| unconfirmed(displaced.into()));

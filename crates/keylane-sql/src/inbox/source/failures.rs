@@ -72,7 +72,11 @@ enum Now {
 impl Failures {
     /// Records that a part fails and is tried again.
     pub(super) fn fail(&self, part: Part, error: &SqlError) {
-        tracing::debug!(target: "keylane", part = part.name(), %error, "it is tried again");
+        tracing::debug!(
+            target: "keylane",
+            part = part.name(), %error,
+            "a part of the source failed, will retry"
+        );
         let mut parts = self.lock();
         let failed = parts.entry(part).or_default();
         failed.in_a_row = failed.in_a_row.saturating_add(1);

@@ -373,7 +373,7 @@ impl Source for SqlSource {
             .claim_of(lane)
             .filter(|_| opening == self.opening);
         let (Some(claimed), Some(session)) = (claimed, &self.session) else {
-            return Err(SourceError::failed("its key is not claimed any more"));
+            return Err(SourceError::failed("its key is no longer claimed"));
         };
         let dead = Dead {
             sequence,
@@ -392,7 +392,7 @@ impl Source for SqlSource {
         let kept = tokio::select! {
             biased;
             _ = lost.wait_for(|is_lost| *is_lost) => {
-                return Err(SourceError::failed("its key is not claimed any more"));
+                return Err(SourceError::failed("its key is no longer claimed"));
             }
             kept = kept => kept,
         };
@@ -403,7 +403,7 @@ impl Source for SqlSource {
             }
             Ok(Ok(false)) => {
                 session.lose();
-                Err(SourceError::failed("its key is not claimed any more"))
+                Err(SourceError::failed("its key is no longer claimed"))
             }
             Ok(Err(error)) => Err(SourceError::failed(error)),
             Err(error) => Err(SourceError::failed(error)),
@@ -634,16 +634,19 @@ impl SqlSource {
                     .give_back(position.lane, position.name(), attempts);
                 Ok(())
             }
-            None => Err(SourceError::failed("the runtime ends")),
+            None => Err(SourceError::failed("the runtime is shutting down")),
         }
     }
 
     /// Makes a letter of a message whose handler returned `Ok` and whose writes are rolled back.
     fn keep_uncommitted(&mut self, position: &SqlPosition, attempts: u32) {
-        const WHY: &str =
-            "its handler returned Ok, but had dropped its transaction without a commit";
+        const WHY: &str = "the handler returned `Ok`, but dropped its transaction without a commit";
         let sequence = position.sequence;
-        tracing::error!(target: "keylane", sequence, "a message becomes a dead letter: {WHY}");
+        tracing::error!(
+            target: "keylane",
+            sequence, error = WHY,
+            "the message becomes a dead letter"
+        );
         let dead = Dead {
             sequence,
             attempts,

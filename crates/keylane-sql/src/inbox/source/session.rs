@@ -175,8 +175,8 @@ pub(super) fn tell(standing: &WorkerState) {
             target: "keylane",
             joined,
             now,
-            "the database has another history than the one in which this worker has joined: what it \
-             has claimed is let go, and read anew"
+            "the database has a different history than the one that this worker joined: the \
+             worker releases its claims and reads again"
         );
     }
 }
@@ -203,7 +203,11 @@ async fn look_after(inbox: SqlInbox, wake: Arc<Notify>, failures: Arc<Failures>)
             if freed == 0 {
                 break;
             }
-            tracing::info!(target: "keylane", freed, "keys of a worker that has died are free");
+            tracing::info!(
+                target: "keylane",
+                keys = freed,
+                "the keys of a dead worker were released"
+            );
             wake.notify_one();
         }
         if tidied_at.elapsed() >= TIDY {

@@ -25,7 +25,7 @@ impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(error) => error.fmt(f),
-            Self::Late(_) => f.write_str("a call of the source did not return in time"),
+            Self::Late(_) => f.write_str("a call to the source did not return in time"),
         }
     }
 }
@@ -41,7 +41,7 @@ pub(super) async fn call<R>(
     poll_fn(|cx| match call.as_mut().poll(cx) {
         Poll::Ready(Ok(answer)) => Poll::Ready(answer.map_err(Trouble::Failed)),
         Poll::Ready(Err(_)) => {
-            let error = SourceError::failed("a call of it panicked");
+            let error = SourceError::failed("a call panicked");
             Poll::Ready(Err(Trouble::Failed(error)))
         }
         Poll::Pending => {

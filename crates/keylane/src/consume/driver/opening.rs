@@ -98,7 +98,11 @@ where
             Opened::Returned(Ok(())) => {
                 self.phase = Phase::Running;
                 if self.failures > 0 {
-                    tracing::info!(target: "keylane", source = %self.name, "a source is open again");
+                    tracing::info!(
+                        target: "keylane",
+                        source = %self.name,
+                        "the source is open again"
+                    );
                 }
                 if self.parts.forget() {
                     self.publish(|stats| stats.failed_parts.clear());

@@ -47,8 +47,8 @@ where
             Saying::Failed { part, why } => {
                 tracing::warn!(
                     target: "keylane",
-                    %source, %part, %why,
-                    "a part of a source fails; the others go on, and it is tried again"
+                    %source, %part, error = %why,
+                    "a part of the source failed, will retry; the other parts continue"
                 );
                 self.notify(SourceEvent::PartFailed { part, why });
             }
@@ -58,19 +58,17 @@ where
                 lasted,
                 times,
             } => {
-                let seconds = lasted.as_secs();
                 tracing::warn!(
                     target: "keylane",
-                    %source, %part, %why, seconds, times,
-                    "a part of a source still fails"
+                    %source, %part, error = %why, elapsed = ?lasted, failures = times,
+                    "a part of the source is still failing, will retry"
                 );
             }
             Saying::Recovered { part, lasted } => {
-                let seconds = lasted.as_secs();
                 tracing::info!(
                     target: "keylane",
-                    %source, %part, seconds,
-                    "a part of a source works again"
+                    %source, %part, elapsed = ?lasted,
+                    "a part of the source works again"
                 );
                 self.notify(SourceEvent::PartRecovered { part, lasted });
             }

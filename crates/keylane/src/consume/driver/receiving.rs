@@ -176,7 +176,7 @@ where
             let others = caught(|| self.inlet.take_read(hash, found)).unwrap_or(all);
             missing.extend(others);
             if !missing.is_empty() {
-                self.report_failure("messages that wait were not there when they were read again");
+                self.report_failure("the source could not read some waiting messages again");
                 let missing = self
                     .inlet
                     .extract(|slot| slot.is_some_and(|slot| missing.contains(&slot)));

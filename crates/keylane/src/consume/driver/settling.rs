@@ -120,7 +120,7 @@ where
             .get(slot)
             .filter(|held| held.standing != GenerationState::Over && self.is_open());
         let kept = match live {
-            None => Err("the generation of the message is over".to_owned()),
+            None => Err("the generation of the message has ended".to_owned()),
             // It was kept, and those of messages that it stands for were not.
             Some(_) if self.sources().has_letter(at) => Ok(()),
             Some(held) => {

@@ -228,7 +228,7 @@ where
     }
 
     pub(super) fn report_failure(&self, why: &str) {
-        tracing::error!(target: "keylane", source = %self.name, %why, "a source has failed");
+        tracing::error!(target: "keylane", source = %self.name, error = %why, "the source failed");
         let why = cut(why.to_owned(), LONGEST_WHY);
         self.control
             .publish(|stats| stats.last_error = Some(why.clone()));

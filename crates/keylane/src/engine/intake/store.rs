@@ -51,7 +51,7 @@ pub(crate) async fn serve_store<T: Spec>(
                         target: "keylane",
                         key = format_args!("#{:016x}", request.hash),
                         %error,
-                        "a version store does not answer; the key waits for it"
+                        "the version store failed, will retry; the messages of the key wait"
                     );
                     waiting.push(wait(request));
                 }

@@ -267,7 +267,11 @@ impl<T: Spec> Engine<T> {
         let Some(missed) = reports.admit(clock::now()) else {
             return;
         };
-        tracing::error!(target: "keylane", why, missed, "keys wait for leases that cannot be acquired");
+        tracing::error!(
+            target: "keylane",
+            error = why, suppressed = missed,
+            "leases cannot be acquired; the messages of their keys wait"
+        );
         self.notify_unleased(why);
     }
 }

@@ -124,7 +124,8 @@ impl<T: Spec> Engine<T> {
             target: "keylane",
             key = %self.shown(Some(&key), hash),
             attempt,
-            "an attempt was dropped: the lease of its key was lost"
+            "the lease of the key was lost: the attempt is dropped, and starts again under a new \
+             lease"
         );
         let held = Held {
             message,

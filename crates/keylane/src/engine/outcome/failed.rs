@@ -156,7 +156,11 @@ impl<T: Spec> Engine<T> {
         // `retry_if` and custom delays are user code.
         caught(|| policy.verdict(attempt, failure, dice())).unwrap_or_else(|text| {
             self.probe.counters.panics.add(1);
-            tracing::error!(target: "keylane", panic = %text, "a retry policy panicked");
+            tracing::error!(
+                target: "keylane",
+                panic = %text,
+                "the retry policy panicked: the message is not retried"
+            );
             policy.given_up()
         })
     }
@@ -167,7 +171,7 @@ impl<T: Spec> Engine<T> {
             key = %self.shown(key, hash),
             attempts,
             policy = ?self.settings.on_exhausted,
-            "a message is given up on"
+            "gave up on the message, will apply the policy"
         );
     }
 
@@ -204,7 +208,7 @@ impl<T: Spec> Engine<T> {
                 key = %self.shown(key.as_ref(), hash),
                 refusals = given_up.refusals,
                 %error,
-                "a dead-letter sink refused a letter; the key waits for it"
+                "the dead-letter sink did not accept the message, will retry; its key waits"
             );
         }
         let held = Held {
@@ -252,8 +256,8 @@ impl<T: Spec> Engine<T> {
         let Some(key) = key else {
             tracing::error!(
                 target: "keylane",
-                why = %held.why,
-                "a message without a key is held, and not settled: its source gets it back at the end"
+                error = %held.why,
+                "a message without a key is held: it goes back to its source when the intake ends"
             );
             self.hold_laneless(tally, held, None);
             return None;
@@ -261,7 +265,7 @@ impl<T: Spec> Engine<T> {
         tracing::error!(
             target: "keylane",
             key = %self.shown(Some(&key), hash),
-            why = %held.why,
+            error = %held.why,
             "a lane is halted: resume, skip or replace its head"
         );
         self.flush(tally);
@@ -359,7 +363,7 @@ impl<T: Spec> Engine<T> {
         if tracing::enabled!(target: "keylane", tracing::Level::WARN) {
             let key = self.shown(key, hash);
             let failure = self.why(failure);
-            tracing::warn!(target: "keylane", %key, attempt, %failure, "an attempt failed");
+            tracing::warn!(target: "keylane", %key, attempt, error = %failure, "an attempt failed");
         }
     }
 

@@ -124,7 +124,11 @@ impl<T: Spec> Engine<T> {
     pub(super) fn drop_future(&self, drop: impl FnOnce()) {
         if let Err(text) = caught(drop) {
             self.probe.counters.panics.add(1);
-            tracing::error!(target: "keylane", panic = %text, "the drop of a future panicked");
+            tracing::error!(
+                target: "keylane",
+                panic = %text,
+                "the future of a handler panicked when it was dropped"
+            );
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::letter::{DeadLetter, OnExhausted, Sink};
 use crate::types::{Spec, Types};
 
 /// Why a source cannot keep a letter.
-const GONE: &str = "the source of the message is not consumed any more";
+const GONE: &str = "the source of the message is no longer consumed";
 
 /// A dead letter, and its obligation.
 type LetterAndEnvelope<T> = (
