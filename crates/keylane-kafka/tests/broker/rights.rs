@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane::{Intake, IntakeSettings, IntakeState, OnExhausted};
 use keylane_kafka::{Builder, KafkaSource, Producer, Redrive, RedriveError};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::handlers::{boxed, by_key};
 use crate::stage::{message, until};
 use crate::support::{PATIENCE, Topic, show_log};
 
@@ -124,9 +125,9 @@ fn builder_as(topic: &Topic, user: &str) -> (String, Builder) {
 }
 
 fn intake_of(builder: Builder) -> Intake {
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(|_: RawMessage| async { Ok::<_, String>(()) })
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
         .expect("a consumer");
     let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
     let source = builder.build().expect("a source");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, IntakeSettings, OnExhausted, Retry};
+use keylane::{IntakeSettings, OnExhausted, Retry};
 use keylane_redis::{ListKey, ListQueue, Redis};
 use keylane_testkit::scenario::Random;
 use redis::aio::MultiplexedConnection;
@@ -16,6 +16,7 @@ use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
+use crate::handlers::{boxed, by_key};
 use crate::sink::{Entry, Place, Sink, What};
 use crate::state::{beside, check, check_idle};
 use crate::story::{Fault, Story};
@@ -125,14 +126,14 @@ async fn work(list: &str, sink: &str, mode: Mode) {
                 }
                 sink.effect(own, key, id, token).await;
             }
-            Ok::<(), std::io::Error>(())
+            Ok(())
         }
     };
     // The elements of a worker that died have had one more attempt.
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
         .on_exhausted(OnExhausted::Halt)
-        .spawn(handler)
+        .spawn(boxed(handler))
         .unwrap();
     let settings = IntakeSettings::new()
         .held(64)
