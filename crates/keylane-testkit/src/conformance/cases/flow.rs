@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::error::{BoxError, BuildError};
+use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
 
@@ -103,16 +103,15 @@ type Handler =
 
 /// Returns a consumer that records what it handles. Its engine is compiled with this crate, and
 /// not again in each program that has dispatchers and handlers of these types.
-fn receiver(parcels: &Parcels) -> std::result::Result<Receiver, BuildError> {
+fn receiver(parcels: &Parcels) -> std::result::Result<Receiver, Broken> {
     let parcels = Arc::clone(parcels);
     let handler: Handler = Box::new(move |message| {
         let mut seen = parcels.lock().unwrap_or_else(PoisonError::into_inner);
         seen.push((message.key, message.payload));
         Box::pin(async { Ok(()) })
     });
-    Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
-        .on_exhausted(OnExhausted::Halt)
-        .spawn(handler)
+    let consumer = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone());
+    built(consumer.on_exhausted(OnExhausted::Halt).spawn(handler))
 }
 
 /// Keys and payloads arrive as they were sent.
@@ -133,7 +132,7 @@ pub(in super::super) async fn payloads<T: Site>(stage: Stage<T>) -> Result {
     stage.witness.expect(sent.iter().filter_map(id_of));
     stage.site.publish(sent.clone()).await?;
     let parcels = Parcels::default();
-    let consumer = built(receiver(&parcels))?;
+    let consumer = receiver(&parcels)?;
     let intake = consumer.consume_with(stage.watched().await?, settings());
     let intake = intake.map_err(|error| Broken::new(error.to_string()))?;
     let count = || parcels.lock().unwrap_or_else(PoisonError::into_inner).len();
