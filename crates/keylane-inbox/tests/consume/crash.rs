@@ -10,10 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, OnExhausted, Retry};
+use keylane::{Context, IntakeSettings, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::Id;
 
+use crate::handlers::by_key;
 use crate::logged::{Line, Log, Logged};
 use crate::support::{id_of, key_of, open};
 
@@ -196,7 +197,7 @@ async fn run(directory: PathBuf, poison: u64) {
     let inbox = open(&directory).await;
     // The keys that have got further in this life than in those before.
     let done: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .concurrency(64)
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(ATTEMPTS))
         .on_exhausted(OnExhausted::AtSource)
@@ -230,7 +231,7 @@ async fn run(directory: PathBuf, poison: u64) {
                         done.lock().unwrap().insert(key);
                     }
                     log.write([Line::End(id, context.attempt(), true)]);
-                    Ok::<(), std::io::Error>(())
+                    Ok(())
                 }
             }
         })

@@ -14,12 +14,13 @@ use bytes::Bytes;
 use keylane::consume::IntakeSettings;
 use keylane::discipline::Sequence;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, OnExhausted, Retry};
+use keylane::{Context, IntakeSettings, OnExhausted, Retry, Sequence};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::scenario::Random;
 use keylane_testkit::{Acceptance, Evidence, History, Id, Key, Outcome, Violation};
 use tempfile::TempDir;
 
+use crate::handlers::by_key;
 use crate::logged::{Line, Log, Logged, parse};
 use crate::support::{id_of, open};
 
@@ -497,7 +498,7 @@ async fn run(directory: PathBuf, workload: Workload, is_last: bool) {
         Workload::FailingKeys => ATTEMPTS,
         _ => 1_000_000,
     };
-    let mut builder = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let mut builder = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(attempts))
         .on_exhausted(OnExhausted::AtSource);
     if workload == Workload::Versions {
@@ -517,7 +518,11 @@ async fn run(directory: PathBuf, workload: Workload, is_last: bool) {
                     if is_ok || attempt == attempts {
                         waiting.fetch_sub(1, Ordering::Relaxed);
                     }
-                    if is_ok { Ok(()) } else { Err("it fails") }
+                    if is_ok {
+                        Ok(())
+                    } else {
+                        Err("it fails".into())
+                    }
                 }
             }
         })

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use keylane::Context;
-use keylane::consume::Intake;
+use keylane::Intake;
 use keylane::source::RawMessage;
 use keylane_inbox::LetterKind;
 use keylane_inbox::store::Settled;
 use keylane_testkit::{Act, Gate, Id, Script};
 
+use crate::handlers::{boxed, by_key};
 use crate::hindered::Hindered;
 use crate::support::{MS, Orders, Rig, adds_up, id_of, orders, scripted, settings, until};
 
@@ -28,12 +28,12 @@ async fn a_letter_is_durable_before_its_key_goes_on() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let handler = {
         let seen = Arc::clone(&seen);
-        move |_: Context<_>, message: RawMessage| {
+        move |message: RawMessage| {
             let (letters, seen) = (letters.clone(), Arc::clone(&seen));
             async move {
                 let id = id_of(&message);
                 if id == 1 {
-                    return Err("not this one");
+                    return Err("not this one".into());
                 }
                 let letter = letters.show(1).await.unwrap();
                 seen.lock().unwrap().push((id, letter.is_some()));
@@ -41,10 +41,10 @@ async fn a_letter_is_durable_before_its_key_goes_on() {
             }
         }
     };
-    let orders = keylane::Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let orders = by_key()
         .retry(keylane::Retry::fixed(MS).max_attempts(3))
         .on_exhausted(keylane::OnExhausted::AtSource)
-        .spawn(handler)
+        .spawn(boxed(handler))
         .unwrap();
     let intake = orders.consume_with(rig.inbox.source(), settings()).unwrap();
     rig.nothing_waits().await;

@@ -11,6 +11,7 @@ mod conformance;
 mod crash;
 mod done;
 mod endings;
+mod handlers;
 mod hindered;
 mod kill;
 mod letters;

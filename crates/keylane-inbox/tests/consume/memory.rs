@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, OnExhausted};
+use keylane::{Context, OnExhausted};
 use keylane_inbox::{Inbox, NewMessage, SyncMode};
 use tempfile::TempDir;
 
+use crate::handlers::by_key;
 use crate::support::{id_of, key_of, open};
 
 /// Messages of each shape in the test command.
@@ -239,7 +240,7 @@ async fn run(directory: PathBuf, backlog: Backlog, work: Duration) {
     let opened = began.elapsed();
     let open_kib = most_kib();
     let others_handled = Arc::new(AtomicU64::new(0));
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .on_exhausted(OnExhausted::AtSource)
         .spawn({
             let others_handled = Arc::clone(&others_handled);
@@ -256,7 +257,7 @@ async fn run(directory: PathBuf, backlog: Backlog, work: Duration) {
                         tokio::time::sleep(work).await;
                     }
                     others_handled.fetch_add(u64::from(!is_hot), Ordering::Relaxed);
-                    Ok::<(), std::io::Error>(())
+                    Ok(())
                 }
             }
         })

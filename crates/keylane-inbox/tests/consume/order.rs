@@ -6,6 +6,7 @@ use keylane::source::RawMessage;
 use keylane_inbox::SourceSettings;
 use keylane_testkit::{Act, Evidence, Gate};
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{MS, Rig, adds_up, orders, scripted, settings, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -119,12 +120,12 @@ async fn a_handler_gets_all_of_a_message() {
         .await
         .unwrap();
     let (sender, mut handled) = tokio::sync::mpsc::unbounded_channel();
-    let dispatcher = keylane::Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let dispatcher = by_key()
         .on_exhausted(keylane::OnExhausted::AtSource)
-        .spawn(move |raw: RawMessage| {
+        .spawn(boxed(move |raw: RawMessage| {
             let sent = sender.send(raw);
-            async move { sent.map_err(|_| std::io::Error::other("the test has ended")) }
-        })
+            async move { sent.map_err(|_| "the test has ended".into()) }
+        }))
         .unwrap();
     let intake = dispatcher.consume(inbox.source()).unwrap();
     let message = keylane_inbox::NewMessage::new("user-7", "{}")

@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::OnExhausted;
 use keylane::source::frontier::Limits;
 use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError,
 };
-use keylane::{Dispatcher, OnExhausted};
-use keylane_kafka::{KafkaPosition, KafkaSource, Producer, Redrive, SpoolTopic};
+use keylane_kafka::{KafkaSource, Position, Producer, Redrive, SpoolTopic};
 use keylane_spool::{SinkError, Spool, SpoolSink, Spooled, async_trait};
 use keylane_testkit::Gate;
 use testkit_servers::Kafka;
 use tokio::time::{sleep, timeout};
 
+use crate::handlers::{boxed, by_key};
 use crate::logs::transactions;
 use crate::stage::{Member, Stage, id_of, message, until, waiting};
 use crate::support::{PATIENCE, Topic, shared, show_log};
@@ -192,9 +193,9 @@ async fn a_letter_may_be_as_large_as_its_topic_takes() {
     let letters = stage.topic.beside(".dead", &settings).await;
     let sent = RawMessage::new(vec![7; 2_000_000]).key("k");
     stage.topic.produce(vec![sent]).await;
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(|_: RawMessage| async { Err::<(), _>("never") })
+        .spawn(boxed(|_: RawMessage| async { Err("never".into()) }))
         .expect("a consumer");
     let source = stage.topic.builder().dead_letters(&letters.name).build();
     let intake = consumer.consume(source.expect("a source"));

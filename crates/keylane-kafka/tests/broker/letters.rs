@@ -10,10 +10,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, LetterCause, RawMessage, Source, SourceLetter};
-use keylane::{Context, Dispatcher, OnExhausted, Retry};
+use keylane::{Intake, IntakeSettings, OnExhausted, Retry};
 use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer, Redrive, RedriveError};
 use tokio::time::Instant;
 
+use crate::handlers::{boxed, by_key};
 use crate::stage::{Stage, id_of, message, until};
 use crate::support::{PATIENCE, Topic};
 
@@ -24,17 +25,17 @@ type Done = Arc<std::sync::Mutex<Vec<RawMessage>>>;
 fn consume(stage: &Stage, source: KafkaSource, fails: &Arc<AtomicBool>, done: &Done) -> Intake {
     let _ = stage;
     let (fails, done) = (Arc::clone(fails), Arc::clone(done));
-    let handler = move |_: Context<Bytes>, raw: RawMessage| {
+    let handler = boxed(move |raw: RawMessage| {
         let (fails, done) = (fails.load(Ordering::Relaxed), Arc::clone(&done));
         async move {
             if fails {
-                return Err(format!("no funds for {:?}", raw.key));
+                return Err(format!("no funds for {:?}", raw.key).into());
             }
             done.lock().unwrap().push(raw);
             Ok(())
         }
-    };
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    });
+    let consumer = by_key()
         .retry(Retry::fixed(Duration::from_millis(2)).max_attempts(2))
         .on_exhausted(OnExhausted::AtSource)
         .spawn(handler)
@@ -248,9 +249,9 @@ async fn the_topic_is_a_sink_of_a_dispatcher() {
     let letters = stage.topic.beside(".dead", &[]).await;
     let producer = Producer::builder(stage.topic.kafka.bootstrap()).build();
     let sink = DeadLetterTopic::new(producer.expect("a producer"), &letters.name);
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::dead_letter(sink))
-        .spawn(|_: Context<Bytes>, _: RawMessage| async { Err::<(), _>("never") })
+        .spawn(boxed(|_: RawMessage| async { Err("never".into()) }))
         .expect("a consumer");
     let source = stage.topic.builder().build().expect("a source");
     let intake = consumer.consume(source).expect("an intake");

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use keylane::consume::IntakeSettings;
-use keylane::{Dispatcher, OnExhausted, Overflow};
+use keylane::{IntakeSettings, OnExhausted, Overflow};
 use keylane_kafka::Record;
 use keylane_testkit::Gate;
 use tokio::time::timeout;
 
+use crate::handlers::boxed;
 use crate::rebalances::taken_out;
+use crate::records::{Order, orders};
 use crate::stage::{Stage, until};
 
 /// A gate for threads.
@@ -46,22 +47,6 @@ fn thread_is(name: &str) -> bool {
 /// The thread in which records are read again.
 const JOB: &str = "keylane-kafka-job";
 
-#[derive(Clone)]
-struct Order {
-    key: u64,
-    offset: u64,
-}
-
-impl Order {
-    fn of(record: &Record<'_>) -> Self {
-        let key = record.key().and_then(|key| std::str::from_utf8(key).ok());
-        Self {
-            key: key.and_then(|key| key.parse().ok()).unwrap_or(u64::MAX),
-            offset: record.place().offset,
-        }
-    }
-}
-
 /// Records of the next assignment must not be dropped with the last one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_a_partition_goes_and_comes_while_a_message_is_made() {
@@ -78,12 +63,12 @@ async fn nothing_is_lost_when_a_partition_goes_and_comes_while_a_message_is_made
     };
     let done = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&done);
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |order: Order| {
+        .spawn(boxed(move |order: Order| {
             seen.lock().unwrap().push(order.offset);
-            async { Ok::<_, String>(()) }
-        })
+            async { Ok(()) }
+        }))
         .expect("a consumer");
     let source = stage.topic.builder().build_with(make).expect("a source");
     let intake = consumer
@@ -127,19 +112,19 @@ async fn nothing_is_lost_when_a_partition_goes_and_comes_while_records_are_read_
     let gate = Gate::new();
     let done = Arc::new(Mutex::new(Vec::new()));
     let (opened, seen) = (gate.clone(), Arc::clone(&done));
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .lane_capacity(8, Overflow::Wait)
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |order: Order| {
+        .spawn(boxed(move |order: Order| {
             let (gate, seen) = (opened.clone(), Arc::clone(&seen));
             async move {
                 if order.key == 0 {
                     gate.pass().await;
                 }
                 seen.lock().unwrap().push(order.offset);
-                Ok::<_, String>(())
+                Ok(())
             }
-        })
+        }))
         .expect("a consumer");
     let source = stage.topic.builder().build_with(make).expect("a source");
     let settings = IntakeSettings::new()
@@ -186,9 +171,9 @@ async fn a_panic_that_panics_when_it_is_dropped_does_not_end_the_thread() {
         }
         Order::of(record)
     };
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |_: Order| async { Ok::<_, String>(()) })
+        .spawn(boxed(|_: Order| async { Ok(()) }))
         .expect("a consumer");
     let source = stage.topic.builder().build_with(make).expect("a source");
     let settings = IntakeSettings::new().stall_after(Duration::from_secs(4));
@@ -210,9 +195,9 @@ async fn a_function_that_does_not_return_is_noticed() {
         }
         Order::of(record)
     };
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |_: Order| async { Ok::<_, String>(()) })
+        .spawn(boxed(|_: Order| async { Ok(()) }))
         .expect("a consumer");
     let source = stage.topic.builder().build_with(make).expect("a source");
     let settings = IntakeSettings::new().stall_after(Duration::from_secs(2));
@@ -236,9 +221,9 @@ async fn a_stop_leaves_the_group_though_a_message_is_being_made() {
         }
         Order::of(record)
     };
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |_: Order| async { Ok::<_, String>(()) })
+        .spawn(boxed(|_: Order| async { Ok(()) }))
         .expect("a consumer");
     let source = stage.topic.builder().build_with(make).expect("a source");
     let intake = consumer.consume(source).expect("an intake");
@@ -263,19 +248,19 @@ async fn a_burst_of_one_key_does_not_fill_a_source_that_holds_few() {
     let gate = Gate::new();
     let done = Arc::new(AtomicUsize::new(0));
     let (opened, theirs) = (gate.clone(), Arc::clone(&done));
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .lane_capacity(8, Overflow::Wait)
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |order: Order| {
+        .spawn(boxed(move |order: Order| {
             let (gate, done) = (opened.clone(), Arc::clone(&theirs));
             async move {
                 if order.key == 0 {
                     gate.pass().await;
                 }
                 done.fetch_add(1, Ordering::SeqCst);
-                Ok::<_, String>(())
+                Ok(())
             }
-        })
+        }))
         .expect("a consumer");
     let source = stage
         .topic

@@ -13,11 +13,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, OnExhausted, Overflow};
+use keylane::{IntakeSettings, OnExhausted, Overflow};
 use keylane_kafka::{KafkaSource, metadata};
 use keylane_testkit::scenario::Random;
 use tokio::time::sleep;
 
+use crate::handlers::{boxed, by_key};
 use crate::rebalances::{rebalances, takes};
 use crate::stage::{id_of, message, place_of, until};
 use crate::support::{Topic, shared, show_log};
@@ -69,7 +70,7 @@ fn worker() {
             // A single write, which is not interleaved with others, and outlives this process.
             (&*file).write_all(line.as_bytes()).expect("a line");
         };
-        let handler = move |_: Context<Bytes>, raw: RawMessage| {
+        let handler = boxed(move |raw: RawMessage| {
             let say = say.clone();
             async move {
                 say(What::Start, &raw);
@@ -81,10 +82,10 @@ fn worker() {
                 };
                 sleep(time).await;
                 end.what = What::End;
-                Ok::<(), std::io::Error>(())
+                Ok(())
             }
-        };
-        let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        });
+        let consumer = by_key()
             .concurrency(128)
             .lane_capacity(8, Overflow::Wait)
             .on_exhausted(OnExhausted::Halt)

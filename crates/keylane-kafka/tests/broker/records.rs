@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use keylane::consume::IntakeSettings;
+use keylane::error::BoxError;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted, Overflow};
+use keylane::{Builder, Dispatcher, IntakeSettings, OnExhausted, Overflow};
 use keylane_kafka::{Keyless, Record};
 use keylane_testkit::Gate;
 
+use crate::handlers::{boxed, by_key};
 use crate::stage::{Stage, message, until};
 
 /// All parts of a record.
@@ -74,13 +75,15 @@ async fn a_function_sees_what_a_raw_message_has() {
     let made = Arc::new(Mutex::new(BTreeMap::new()));
     let theirs = Arc::clone(&made);
     let source = stage.topic.builder().keyless(Keyless::ByPartition);
-    let source = source.build_with(Seen::of).expect("a source");
-    let consumer = Dispatcher::key_by_opt(|seen: &Seen| seen.key.clone())
+    let make = move |record: &Record<'_>| {
+        let seen = Seen::of(record);
+        theirs.lock().unwrap().insert(seen.place.clone(), seen);
+        Order::of(record)
+    };
+    let source = source.build_with(make).expect("a source");
+    let consumer = orders()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |seen: Seen| {
-            theirs.lock().unwrap().insert(seen.place.clone(), seen);
-            async { Ok::<_, String>(()) }
-        })
+        .spawn(boxed(|_: Order| async { Ok(()) }))
         .expect("a consumer");
     let intake = consumer.consume(source).expect("an intake");
     stage.committed(&[5]).await;
@@ -92,13 +95,13 @@ async fn a_function_sees_what_a_raw_message_has() {
     let theirs = Arc::clone(&raws);
     let source = other.builder().keyless(Keyless::ByPartition);
     let source = source.build().expect("a source");
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |raw: RawMessage| {
+        .spawn(boxed(move |raw: RawMessage| {
             let seen = Seen::of_raw(&raw);
             theirs.lock().unwrap().insert(seen.place.clone(), seen);
-            async { Ok::<_, String>(()) }
-        })
+            async { Ok(()) }
+        }))
         .expect("a consumer");
     let intake = consumer.consume(source).expect("an intake");
     until("all were handled", async || raws.lock().unwrap().len() == 5).await;
@@ -119,19 +122,27 @@ async fn a_function_sees_what_a_raw_message_has() {
 
 /// A message of its own type, much smaller than its record.
 #[derive(Clone)]
-struct Order {
-    key: u64,
+pub(crate) struct Order {
+    pub(crate) key: u64,
     /// `None`: the payload is not a number.
     number: Option<u64>,
+    pub(crate) offset: u64,
+}
+
+/// Returns the builder of a dispatcher of orders, in the order of their keys.
+pub(crate) fn orders() -> Builder<u64, Order, BoxError, impl Fn(&Order) -> Option<u64> + Send + Sync>
+{
+    Dispatcher::builder(|order: &Order| order.key)
 }
 
 impl Order {
-    fn of(record: &Record<'_>) -> Self {
+    pub(crate) fn of(record: &Record<'_>) -> Self {
         let key = record.key().and_then(|key| std::str::from_utf8(key).ok());
         let number = record.payload().and_then(|bytes| bytes.try_into().ok());
         Self {
             key: key.and_then(|key| key.parse().ok()).unwrap_or(u64::MAX),
             number: number.map(u64::from_be_bytes),
+            offset: record.place().offset,
         }
     }
 }
@@ -151,10 +162,10 @@ async fn what_is_read_again_is_made_again_and_a_letter_has_the_record() {
     let gate = Gate::new();
     let done = Arc::new(Mutex::new(Vec::new()));
     let (opened, theirs) = (gate.clone(), Arc::clone(&done));
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .lane_capacity(8, Overflow::Wait)
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(move |order: Order| {
+        .spawn(boxed(move |order: Order| {
             let (gate, done) = (opened.clone(), Arc::clone(&theirs));
             async move {
                 let number = order.number.ok_or("no number")?;
@@ -162,9 +173,9 @@ async fn what_is_read_again_is_made_again_and_a_letter_has_the_record() {
                     gate.pass().await;
                 }
                 done.lock().unwrap().push((order.key, number));
-                Ok::<_, &str>(())
+                Ok(())
             }
-        })
+        }))
         .expect("a consumer");
     let source = stage.topic.builder().dead_letters(&letters.name);
     let source = source.build_with(Order::of).expect("a source");
@@ -209,12 +220,12 @@ async fn a_function_that_panics_sees_the_record_again() {
     };
     let done = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&done);
-    let consumer = Dispatcher::builder(|order: &Order| order.key)
+    let consumer = orders()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |order: Order| {
+        .spawn(boxed(move |order: Order| {
             theirs.lock().unwrap().push(order.number);
-            async { Ok::<_, String>(()) }
-        })
+            async { Ok(()) }
+        }))
         .expect("a consumer");
     let source = stage.topic.builder().build_with(make).expect("a source");
     let intake = consumer.consume(source).expect("an intake");

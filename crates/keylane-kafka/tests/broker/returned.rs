@@ -1,15 +1,15 @@
 //! A record that no lane takes goes back, and its partition is read again from there.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted};
+use keylane::{IntakeSettings, OnExhausted};
 use tokio::sync::Semaphore;
 
+use crate::handlers::{boxed, by_key};
 use crate::stage::{Stage, place_of, until};
 
 /// The record that is larger than the capacity.
@@ -26,20 +26,20 @@ async fn what_comes_behind_a_record_that_goes_back_is_handled_once_and_in_order(
     let done = Arc::clone(&handled);
     let gate = Arc::new(Semaphore::new(0));
     let theirs = Arc::clone(&gate);
-    let consumer = Dispatcher::builder(|raw: &RawMessage| raw.key.clone().unwrap_or_default())
+    let consumer = by_key()
         .capacity_bytes(100, |raw| match place_of(raw).1 {
             LARGE => 101,
             _ => 1,
         })
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |raw: RawMessage| {
+        .spawn(boxed(move |raw: RawMessage| {
             let (gate, done) = (Arc::clone(&theirs), Arc::clone(&done));
             async move {
                 let _ = gate.acquire().await;
                 done.lock().unwrap().push(raw);
-                Ok::<_, Infallible>(())
+                Ok(())
             }
-        })
+        }))
         .unwrap();
     // The others are read ahead, and wait for room.
     let settings = IntakeSettings::new().held(16);

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted};
-use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError};
+use keylane::{Intake, IntakeSettings, IntakeState, OnExhausted};
+use keylane_kafka::{Builder, KafkaSource, Producer, Redrive, RedriveError};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::handlers::{boxed, by_key};
 use crate::stage::{message, until};
 use crate::support::{PATIENCE, Topic, show_log};
 
@@ -124,10 +125,10 @@ fn builder_as(topic: &Topic, user: &str) -> (String, KafkaSourceBuilder) {
     (group, builder)
 }
 
-fn intake_of(builder: KafkaSourceBuilder) -> Intake {
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+fn intake_of(builder: Builder) -> Intake {
+    let consumer = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(|_: RawMessage| async { Ok::<_, String>(()) })
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
         .expect("a consumer");
     let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
     let source = builder.build().expect("a source");

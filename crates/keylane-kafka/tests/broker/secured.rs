@@ -4,11 +4,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use keylane::consume::IntakeState;
-use keylane::{Dispatcher, OnExhausted};
-use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer};
+use keylane::source::RawMessage;
+use keylane::{IntakeState, OnExhausted};
+use keylane_kafka::{Builder, KafkaSource, Producer};
 use testkit_servers::Kafka;
 
+use crate::handlers::{boxed, by_key};
 use crate::stage::{message, until};
 use crate::support::{Topic, show_log};
 
@@ -105,9 +106,9 @@ async fn records_and_letters_pass_through_tls() {
     assert_eq!(sent.expect("it is sent").offset, 0);
 
     let consumer = || {
-        Dispatcher::key_by_opt(|raw: &keylane::source::RawMessage| raw.key.clone())
+        by_key()
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(|_: keylane::source::RawMessage| async { Err::<(), _>("never") })
+            .spawn(boxed(|_: RawMessage| async { Err("never".into()) }))
             .expect("a consumer")
     };
     let good = source(&topic, folder.path(), PASSWORD).dead_letters(&letters.name);

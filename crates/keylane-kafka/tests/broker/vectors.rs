@@ -1,7 +1,6 @@
 //! Metadata of commits that Parallel Consumer has written, in each of its encodings: a group
 //! resumes from there, and handles exactly the records that are not done.
 
-use std::convert::Infallible;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -13,7 +12,9 @@ use serde_json::Value;
 use testkit_servers::Kafka;
 use tokio::task::LocalSet;
 
+use crate::handlers::boxed;
 use crate::logs::commit;
+use crate::records::Order;
 use crate::stage::until;
 use crate::support::{Topic, show_log};
 
@@ -140,15 +141,15 @@ async fn handed_over(topic: Topic, committed: u64, text: &str, last: u64) -> Vec
     assert_eq!(said, [(Some(committed), text.to_owned())]);
     let seen = Arc::<Mutex<Vec<u64>>>::default();
     let sees = Arc::clone(&seen);
-    let consumer = Dispatcher::key_by_opt(|_: &u64| None::<u64>)
+    let consumer = Dispatcher::key_by_opt(|_: &Order| None::<u64>)
         .concurrency(256)
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |offset: u64| {
-            sees.lock().unwrap().push(offset);
-            async { Ok::<_, Infallible>(()) }
-        })
+        .spawn(boxed(move |order: Order| {
+            sees.lock().unwrap().push(order.offset);
+            async { Ok(()) }
+        }))
         .expect("a consumer");
-    let source = topic.builder().build_with(|record| record.place().offset);
+    let source = topic.builder().build_with(Order::of);
     let source = source.expect("a source");
     let control = source.control();
     let intake = consumer.consume(source).expect("an intake");

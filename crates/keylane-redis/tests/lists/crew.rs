@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListQueue, RedisError};
 use keylane_testkit::scenario::Random;
 use redis::cmd;
@@ -16,6 +16,7 @@ use testkit_servers::RedisKind;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::handlers::{boxed, by_key};
 use crate::sink::Sink;
 use crate::state::{beside, check_idle};
 use crate::story::Story;
@@ -90,13 +91,13 @@ impl Crew {
                         handled.lock().unwrap().insert(id);
                     }
                 }
-                Ok::<(), std::io::Error>(())
+                Ok(())
             }
         };
-        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+        let dispatcher = by_key()
             .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
             .on_exhausted(OnExhausted::Halt)
-            .spawn(handler)
+            .spawn(boxed(handler))
             .unwrap();
         let settings = IntakeSettings::new()
             .held(32)

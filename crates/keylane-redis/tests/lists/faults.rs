@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListQueue};
 use keylane_testkit::scenario::Random;
 use redis::aio::MultiplexedConnection;
@@ -19,6 +19,7 @@ use testkit_servers::{Fsync, Redis, RedisKind};
 use tokio::time::{sleep, timeout};
 
 use crate::crew::{Crew, message, read};
+use crate::handlers::{boxed, by_key};
 use crate::late::Late;
 use crate::state::{beside, check};
 use crate::support::{builder, connect, new_name, own, until};
@@ -354,17 +355,17 @@ impl Reset {
     fn new(builder: ListBuilder, fails: bool) -> Self {
         let handled = Arc::<Mutex<HashMap<u64, u64>>>::default();
         let counts = Arc::clone(&handled);
-        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+        let dispatcher = by_key()
             .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(2))
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(move |message: RawMessage| {
+            .spawn(boxed(move |message: RawMessage| {
                 let (_, id) = read(&message);
                 if fails && id.is_multiple_of(5) {
-                    return std::future::ready(Err("it never works"));
+                    return std::future::ready(Err("it never works".into()));
                 }
                 *counts.lock().unwrap().entry(id).or_default() += 1;
                 std::future::ready(Ok(()))
-            })
+            }))
             .unwrap();
         let settings = IntakeSettings::new()
             .held(16)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
-use keylane::{Dispatcher, OnExhausted};
+use keylane::{Intake, IntakeSettings, OnExhausted};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::direct::Direct;
+use crate::handlers::{boxed, by_key};
 use crate::late::Late;
 use crate::state::{beside, check, check_idle};
 use crate::support::{builder, connect, new_name, own, shared, until};
@@ -96,17 +97,17 @@ impl Worker {
         );
         let (permits, starts, ends) =
             (Arc::clone(&may), Arc::clone(&started), Arc::clone(&handled));
-        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+        let dispatcher = by_key()
             .on_exhausted(OnExhausted::Halt)
-            .spawn(move |message: RawMessage| {
+            .spawn(boxed(move |message: RawMessage| {
                 let (permits, starts, ends) = (permits.clone(), starts.clone(), ends.clone());
                 async move {
                     starts.lock().unwrap().push(message.payload.clone());
                     permits.acquire().await.unwrap().forget();
                     ends.lock().unwrap().push(message.payload);
-                    Ok::<(), std::io::Error>(())
+                    Ok(())
                 }
-            })
+            }))
             .unwrap();
         let intake = dispatcher.consume_with(queue.source(), settings).unwrap();
         Self {

@@ -22,3 +22,6 @@ mod slots;
 mod state;
 mod story;
 mod support;
+
+#[path = "../support/handlers.rs"]
+mod handlers;

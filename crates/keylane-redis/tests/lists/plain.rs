@@ -7,13 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{IntakeSettings, OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use keylane_spool::Spool;
 use testkit_servers::RedisKind;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{builder, new_name, shared};
 
 /// A list of its own, and the settings of its queue.
@@ -48,16 +49,16 @@ fn watched(
     mpsc::UnboundedReceiver<(RawMessage, u64)>,
 ) {
     let (seen, see) = mpsc::unbounded_channel();
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |message: RawMessage| {
+        .spawn(boxed(move |message: RawMessage| {
             let seen = seen.clone();
             async move {
                 let token = ListQueue::token(&message).unwrap();
                 let _ = seen.send((message, token));
-                Ok::<(), std::io::Error>(())
+                Ok(())
             }
-        })
+        }))
         .unwrap();
     let intake = dispatcher.consume(queue.source()).unwrap();
     (intake, see)
@@ -133,16 +134,16 @@ async fn what_is_given_back_is_plain_again() {
         list.push(&format!("a:{n}")).await;
     }
     let (started, mut starts) = mpsc::unbounded_channel();
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |_: RawMessage| {
+        .spawn(boxed(move |_: RawMessage| {
             let started = started.clone();
             async move {
                 let _ = started.send(());
                 std::future::pending::<()>().await;
-                Ok::<(), std::io::Error>(())
+                Ok(())
             }
-        })
+        }))
         .unwrap();
     let settings = IntakeSettings::new().revoke_within(Duration::ZERO);
     let intake = dispatcher.consume_with(queue.source(), settings).unwrap();
@@ -171,17 +172,17 @@ async fn a_cyclic_list_never_ends() {
     let rounds: Arc<Mutex<HashMap<Bytes, u64>>> = Arc::default();
     let (seen, mut see) = mpsc::unbounded_channel();
     let handled = Arc::clone(&rounds);
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(2))
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(move |message: RawMessage| {
+        .spawn(boxed(move |message: RawMessage| {
             if message.payload.starts_with(b"bad") {
-                return std::future::ready(Err("it never works"));
+                return std::future::ready(Err("it never works".into()));
             }
             *handled.lock().unwrap().entry(message.payload).or_default() += 1;
             let _ = seen.send(());
             std::future::ready(Ok(()))
-        })
+        }))
         .unwrap();
     let intake = dispatcher.consume(queue.source()).unwrap();
     for _ in 0..30 {
@@ -213,10 +214,12 @@ async fn a_letter_says_why_and_goes_back_as_it_was() {
     let mut message = RawMessage::new("2").key("b");
     message.headers.push(("trace".to_owned(), "t-9".into()));
     queue.push(&message).await.unwrap();
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(3))
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(|_: RawMessage| async { Err::<(), _>("no such account") })
+        .spawn(boxed(|_: RawMessage| async {
+            Err("no such account".into())
+        }))
         .unwrap();
     let intake = dispatcher.consume(queue.source()).unwrap();
     let kept = async {

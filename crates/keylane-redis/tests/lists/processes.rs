@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{IntakeSettings, OnExhausted, Retry};
 use keylane_redis::{ListKey, ListQueue, Redis};
 use keylane_testkit::scenario::Random;
 use redis::aio::MultiplexedConnection;
@@ -17,6 +17,7 @@ use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
+use crate::handlers::{boxed, by_key};
 use crate::sink::{Entry, Place, Sink, What};
 use crate::state::{beside, check, check_idle};
 use crate::story::{Fault, Story};
@@ -126,14 +127,14 @@ async fn work(list: &str, sink: &str, mode: Mode) {
                 }
                 sink.effect(own, key, id, token).await;
             }
-            Ok::<(), std::io::Error>(())
+            Ok(())
         }
     };
     // The elements of a worker that died have had one more attempt.
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
         .on_exhausted(OnExhausted::Halt)
-        .spawn(handler)
+        .spawn(boxed(handler))
         .unwrap();
     let settings = IntakeSettings::new()
         .held(64)

@@ -1,10 +1,9 @@
 //! A list that cannot be used: the source reports it as long as it lasts, and goes on by itself.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::consume::{Intake, IntakeSettings, IntakeState};
+use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{ListBuilder, ListQueue};
@@ -13,6 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, cmd};
 use testkit_servers::{Redis, RedisKind};
 
+use crate::handlers::{boxed, by_key};
 use crate::state::check_idle;
 use crate::support::{builder, connect, new_name, own, shared, until};
 
@@ -21,16 +21,16 @@ struct Consumed {
     /// Elements with numbers from 1,000 on wait here before they end.
     gate: Gate,
     intake: Intake,
-    _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
+    _consumer: Dispatcher<bytes::Bytes, RawMessage, (), BoxError>,
 }
 
 fn consume(queue: &ListQueue) -> Consumed {
     let handled = Arc::<Mutex<Vec<u64>>>::default();
     let (theirs, gate) = (Arc::clone(&handled), Gate::new());
     let waits = gate.clone();
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |raw: RawMessage| {
+        .spawn(boxed(move |raw: RawMessage| {
             let number = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
             let (theirs, waits) = (Arc::clone(&theirs), waits.clone());
             async move {
@@ -38,9 +38,9 @@ fn consume(queue: &ListQueue) -> Consumed {
                     waits.pass().await;
                 }
                 theirs.lock().unwrap().push(number);
-                Ok::<_, Infallible>(())
+                Ok(())
             }
-        })
+        }))
         .unwrap();
     let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
     let intake = consumer.consume_with(queue.source(), settings).unwrap();

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{IntakeSettings, OnExhausted, Retry};
 use keylane_leases::Leases;
 use keylane_redis::{ListQueue, Quota, Redis, RedisLeases, SharedRate, StreamSource};
 use redis::cmd;
 use testkit_servers::{RedisCluster, RedisKind};
 
 use crate::crew::{Crew, read};
+use crate::handlers::{boxed, by_key};
 use crate::state::check;
 use crate::support::{connect, until};
 
@@ -140,14 +141,14 @@ async fn a_slot_moves_under_a_stream_leases_and_a_rate() {
         .unwrap();
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let sees = Arc::clone(&seen);
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)))
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |message: RawMessage| {
+        .spawn(boxed(move |message: RawMessage| {
             count(&handled);
             sees.lock().unwrap().push(read(&message));
-            std::future::ready(Ok::<(), std::io::Error>(()))
-        })
+            std::future::ready(Ok(()))
+        }))
         .unwrap();
     let settings = IntakeSettings::new().longest_pause(Duration::from_millis(200));
     let intake = dispatcher.consume_with(source, settings).unwrap();

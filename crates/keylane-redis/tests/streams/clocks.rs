@@ -1,13 +1,13 @@
 //! The clock of the server is set while streams are consumed.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::OnExhausted;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted};
 use testkit_servers::{Redis, RedisKind};
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, show_log, texts, until};
 
 const HOUR: i64 = 3_600;
@@ -51,13 +51,13 @@ async fn a_clock_that_is_set_stops_no_stream() {
         let handled = Arc::<Mutex<Vec<u64>>>::default();
         let member = || {
             let handled = Arc::clone(&handled);
-            let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+            let consumer = by_key()
                 .on_exhausted(OnExhausted::Halt)
-                .spawn(move |raw: RawMessage| {
+                .spawn(boxed(move |raw: RawMessage| {
                     let number = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
                     handled.lock().unwrap().push(number);
-                    async { Ok::<_, Infallible>(()) }
-                })
+                    async { Ok(()) }
+                }))
                 .unwrap();
             let source = builder(&server.url(), "g").partitions(&name, 4);
             let intake = consumer.consume(source.build().unwrap()).unwrap();

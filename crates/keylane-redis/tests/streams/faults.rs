@@ -1,11 +1,10 @@
 //! Servers that cannot do it now, or have lost their data.
 
-use std::convert::Infallible;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::consume::IntakeSettings;
+use keylane::error::BoxError;
 use keylane::source::{RawMessage, Received, Source as _};
 use keylane::{Dispatcher, OnExhausted};
 use keylane_leases::{Leases, MemoryStore};
@@ -15,6 +14,7 @@ use redis::Value;
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::Proxy;
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{Client, Driven, builder, new_name, own, payloads, shared, texts, until};
 
 /// A group that is removed is created again at its old place: open entries come again, and no
@@ -98,17 +98,17 @@ struct Consumed {
     handled: Arc<Mutex<Vec<u64>>>,
     /// Entries with numbers from 1,000 on wait here before they end.
     gate: Gate,
-    intake: keylane::consume::Intake,
-    _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
+    intake: keylane::Intake,
+    _consumer: Dispatcher<bytes::Bytes, RawMessage, (), BoxError>,
 }
 
 fn consume(server: &testkit_servers::Redis, name: &str) -> Consumed {
     let handled = Arc::<Mutex<Vec<u64>>>::default();
     let (theirs, gate) = (Arc::clone(&handled), Gate::new());
     let waits = gate.clone();
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |raw: RawMessage| {
+        .spawn(boxed(move |raw: RawMessage| {
             let number = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
             theirs.lock().unwrap().push(number);
             let waits = waits.clone();
@@ -116,9 +116,9 @@ fn consume(server: &testkit_servers::Redis, name: &str) -> Consumed {
                 if number >= 1_000 {
                     waits.pass().await;
                 }
-                Ok::<_, Infallible>(())
+                Ok(())
             }
-        })
+        }))
         .unwrap();
     let source = builder(&server.url(), "g").stream(name.to_owned());
     // A temporary failure of the server is no reason to lose the stream.

@@ -5,11 +5,12 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use keylane::source::{LetterCause, RawMessage, Received, Source as _, SourceLetter};
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use redis::Value;
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::Proxy;
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{
     Client, Driven, Handed, builder, new_name, own, payloads, shared, texts, until,
 };
@@ -318,10 +319,10 @@ async fn letters_that_are_counted_were_written() {
         let server = shared(kind).await;
         let (client, name) = (Client::to(&server).await, new_name("counted"));
         let dead = format!("{name}.dead");
-        let failing = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        let failing = by_key()
             .retry(Retry::fixed(Duration::from_millis(40)).max_attempts(6))
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(|_: RawMessage| async { Err::<(), _>("no funds") })
+            .spawn(boxed(|_: RawMessage| async { Err("no funds".into()) }))
             .unwrap();
         let source = builder(&server.url(), "g").stream(name.clone());
         let source = source.dead_letters(dead.clone()).build().unwrap();

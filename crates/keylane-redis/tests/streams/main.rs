@@ -21,3 +21,6 @@ mod rebalances;
 mod sinks;
 mod support;
 mod unable;
+
+#[path = "../support/handlers.rs"]
+mod handlers;

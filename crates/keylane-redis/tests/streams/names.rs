@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use keylane::OnExhausted;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{Redis, StreamSource};
 use testkit_servers::RedisKind;
+
+use crate::handlers::{boxed, by_key};
 
 /// Two streams with two groups; stream and group together have the same text: each source gets its
 /// own entries.
@@ -32,12 +34,12 @@ async fn streams_whose_names_are_alike_share_nothing() {
             .unwrap();
         let handled = Arc::<AtomicU64>::default();
         let counts = Arc::clone(&handled);
-        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+        let dispatcher = by_key()
             .on_exhausted(OnExhausted::Halt)
-            .spawn(move |_: RawMessage| {
+            .spawn(boxed(move |_: RawMessage| {
                 counts.fetch_add(1, Ordering::Relaxed);
-                std::future::ready(Ok::<(), std::io::Error>(()))
-            })
+                std::future::ready(Ok(()))
+            }))
             .unwrap();
         all.push((dispatcher.consume(source).unwrap(), handled, stream));
         let id = format!("1-{}", all.len());

@@ -1,11 +1,10 @@
 //! One stream of a source fails: the others go on, and the stats show the failure as long as it
 //! lasts.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use keylane::consume::{FailedPart, Intake, IntakeSettings, IntakeState};
+use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{StreamSource, StreamTrim};
@@ -13,21 +12,22 @@ use keylane_testkit::Gate;
 use redis::Value;
 use testkit_servers::RedisKind;
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{Client, builder, new_name, shared, until};
 
 pub(crate) struct Consumed {
     handled: Arc<Mutex<Vec<String>>>,
     pub(crate) intake: Intake,
-    _consumer: Dispatcher<bytes::Bytes, RawMessage, (), Infallible>,
+    _consumer: Dispatcher<bytes::Bytes, RawMessage, (), BoxError>,
 }
 
 /// Payloads that begin with `slow` wait at the gate before their handlers end.
 pub(crate) fn consume_behind(source: StreamSource, gate: &Gate) -> Consumed {
     let handled = Arc::<Mutex<Vec<String>>>::default();
     let (theirs, gate) = (Arc::clone(&handled), gate.clone());
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::Halt)
-        .spawn(move |raw: RawMessage| {
+        .spawn(boxed(move |raw: RawMessage| {
             let payload = String::from_utf8(raw.payload.to_vec()).unwrap();
             let (theirs, gate) = (Arc::clone(&theirs), gate.clone());
             async move {
@@ -35,9 +35,9 @@ pub(crate) fn consume_behind(source: StreamSource, gate: &Gate) -> Consumed {
                     gate.pass().await;
                 }
                 theirs.lock().unwrap().push(payload);
-                Ok::<_, Infallible>(())
+                Ok(())
             }
-        })
+        }))
         .unwrap();
     let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
     let intake = consumer.consume_with(source, settings).unwrap();

@@ -10,16 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, OnExhausted, Retry};
+use keylane::{IntakeSettings, OnExhausted, Retry};
 use keylane_redis::partition_of;
 use keylane_testkit::scenario::Random;
 use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{Client, builder, new_name, own, show_log, until};
 
 const PARTITIONS: u32 = 6;
@@ -70,22 +69,22 @@ fn worker() {
             // A single write, which is not interleaved with others, and outlives this process.
             (&*file).write_all(line.as_bytes()).unwrap();
         };
-        let handler = move |_: Context<Bytes>, raw: RawMessage| {
+        let handler = move |raw: RawMessage| {
             let say = say.clone();
             async move {
                 say('s', &raw);
                 let number: u64 = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
                 sleep(takes(number)).await;
                 say('e', &raw);
-                Ok::<(), std::io::Error>(())
+                Ok(())
             }
         };
-        let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        let consumer = by_key()
             .concurrency(64)
             // A message may be in flight at several kills.
             .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
             .on_exhausted(OnExhausted::Halt)
-            .spawn(handler)
+            .spawn(boxed(handler))
             .unwrap();
         let settings = IntakeSettings::new()
             .revoke_within(Duration::from_secs(1))

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::OnExhausted;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted};
 use keylane_leases::Leases;
 use keylane_leases::error::AcquireError;
 use keylane_redis::{Redis, RedisLeases, StreamSource};
@@ -14,6 +14,7 @@ use keylane_testkit::Gate;
 use redis::Value;
 use testkit_servers::{Fsync, RedisCluster, RedisKind};
 
+use crate::handlers::{boxed, by_key};
 use crate::parts::{acked, add, allow, consume, consume_behind, source, url};
 use crate::support::{Client, LEASE, builder, new_name, shared, until};
 
@@ -228,19 +229,19 @@ async fn a_letter_for_which_there_is_no_memory_holds_up_its_key_alone() {
     let (stream, letters) = (stream.unwrap(), letters.unwrap());
     let handled = Arc::<Mutex<Vec<String>>>::default();
     let theirs = Arc::clone(&handled);
-    let consumer = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+    let consumer = by_key()
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(move |raw: RawMessage| {
+        .spawn(boxed(move |raw: RawMessage| {
             let payload = String::from_utf8(raw.payload.to_vec()).unwrap();
             let theirs = Arc::clone(&theirs);
             async move {
                 theirs.lock().unwrap().push(payload.clone());
                 match &payload[..] {
-                    "bad" => Err("bad"),
+                    "bad" => Err("bad".into()),
                     _ => Ok(()),
                 }
             }
-        })
+        }))
         .unwrap();
     let source = StreamSource::builder(&redis, "g").stream(stream.clone());
     let source = source.dead_letters(letters.clone()).build().unwrap();

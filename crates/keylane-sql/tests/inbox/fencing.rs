@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables, sqlx};
 use sqlx::mysql::MySqlPoolOptions;
@@ -12,6 +12,7 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, PgConnection, PgPool, Row};
 use tokio::time::{Instant, timeout};
 
+use crate::handlers::{boxed, by_key};
 use crate::support::process::{Process, end_with_parent};
 use crate::support::{Kind, Place};
 
@@ -184,14 +185,14 @@ async fn work(kind: Kind, address: String, fenced: bool) {
         async move {
             let id = i64::from_be_bytes(message.payload[..].try_into().unwrap());
             sink.effect(id, fenced).await.unwrap();
-            Ok::<(), std::io::Error>(())
+            Ok(())
         }
     };
     // A pause is like a death to the others, and counts as an attempt.
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1_000))
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(handler)
+        .spawn(boxed(handler))
         .unwrap();
     let settings = SourceSettings::new()
         .lease(TTL)

@@ -1,17 +1,18 @@
 //! Keys, payloads, ids, headers, errors and names of any kind.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_inbox::error::AcceptError;
 use keylane_sql::{Settings, SourceSettings, SqlInbox, Tables};
 use tokio::time::{Instant, sleep};
 
+use crate::handlers::{boxed, by_key};
 use crate::support::{Kind, Place};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -159,6 +160,14 @@ impl fmt::Debug for Text {
     }
 }
 
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Error for Text {}
+
 /// Consumes until so many messages are handled, and says which.
 async fn consume(inbox: &SqlInbox, count: usize, fails: bool) -> Vec<RawMessage> {
     let handled = Arc::new(Mutex::new(Vec::new()));
@@ -170,19 +179,18 @@ async fn consume(inbox: &SqlInbox, count: usize, fails: bool) -> Vec<RawMessage>
                 let text = String::from_utf8_lossy(&message.payload).into_owned();
                 handled.lock().unwrap().push(message);
                 if fails {
-                    Err(Text(format!("this\0: {text}")))
+                    Err(Text(format!("this\0: {text}")).into())
                 } else {
                     Ok(())
                 }
             }
         }
     };
-    let dispatcher =
-        Dispatcher::key_by_opt(|message: &RawMessage| -> Option<Bytes> { message.key.clone() })
-            .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1))
-            .on_exhausted(OnExhausted::AtSource)
-            .spawn(handler)
-            .unwrap();
+    let dispatcher = by_key()
+        .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1))
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(boxed(handler))
+        .unwrap();
     let settings = SourceSettings::new()
         .lease(Duration::from_secs(5))
         .name("it's \"one\" `of` \\ them");

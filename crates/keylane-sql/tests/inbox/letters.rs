@@ -4,13 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane::source::{RawMessage, Source};
-use keylane::{Dispatcher, OnExhausted};
+use keylane::OnExhausted;
+use keylane::source::RawMessage;
 use keylane_inbox::NewMessage;
 use keylane_sql::SourceSettings;
 use keylane_testkit::Gate;
 use tokio::time::sleep;
 
+use crate::handlers::{boxed, by_key};
+use crate::rig::decoded;
 use crate::support::{Kind, Place};
 
 const KINDS: [Kind; 2] = [Kind::Postgres, Kind::MariaDb];
@@ -36,7 +38,7 @@ async fn a_letter_that_is_put_back_goes_ahead_of_what_waits() {
                 async move {
                     let payload = String::from_utf8(raw.payload.to_vec()).unwrap();
                     if payload == "refused" && refuses.load(Ordering::Relaxed) {
-                        return Err("as told");
+                        return Err("as told".into());
                     }
                     if payload == "slow" {
                         gate.pass().await;
@@ -46,12 +48,12 @@ async fn a_letter_that_is_put_back_goes_ahead_of_what_waits() {
                 }
             }
         };
-        let dispatcher = Dispatcher::builder(|raw: &RawMessage| raw.key.clone())
+        let dispatcher = by_key()
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(handler)
+            .spawn(boxed(handler))
             .unwrap();
         let settings = SourceSettings::new().poll(Duration::from_millis(100));
-        let source = inbox.source_with(settings).decode(|raw| Ok(raw.clone()));
+        let source = decoded(inbox.source_with(settings));
         let intake = dispatcher.consume(source).unwrap();
         while gate.waiting() == 0 {
             sleep(Duration::from_millis(5)).await;

@@ -8,6 +8,7 @@ mod clock;
 mod entering;
 mod faults;
 mod fencing;
+mod handlers;
 mod histories;
 mod hostile;
 mod keyless;

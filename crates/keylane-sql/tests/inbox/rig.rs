@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane::consume::{Intake, IntakeReport, IntakeSettings, IntakeStats};
+use keylane::error::BoxError;
 use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,
     StartGuard,
@@ -22,6 +22,7 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use testkit_servers::{Dump, MariaDb, Postgres};
 use tokio::time::{Instant, sleep};
 
+use crate::handlers::by_key;
 use crate::support::{Kind, Place};
 
 /// How long the claims of a worker last in these tests.
@@ -111,7 +112,7 @@ fn key_of(message: &RawMessage) -> u64 {
 /// A worker as a process of its own would be one.
 pub(crate) struct Worker {
     pub(crate) inbox: SqlInbox,
-    dispatcher: Dispatcher<Bytes, RawMessage, (), &'static str>,
+    dispatcher: Dispatcher<Bytes, RawMessage, (), BoxError>,
     intake: Intake,
 }
 
@@ -160,11 +161,15 @@ impl Worker {
                     sleep((work.takes)(id)).await;
                     let is_ok = context.attempt() > 1 || !(work.fails)(id);
                     attempt.write(What::End(is_ok));
-                    if is_ok { Ok(()) } else { Err("it fails once") }
+                    if is_ok {
+                        Ok(())
+                    } else {
+                        Err("it fails once".into())
+                    }
                 }
             }
         };
-        let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+        let dispatcher = by_key()
             .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1_000))
             .on_exhausted(OnExhausted::AtSource)
             .spawn(handler)
@@ -224,6 +229,11 @@ impl Drop for Attempt {
             self.write(What::Dropped);
         }
     }
+}
+
+/// Returns the source with its messages decoded, which come out as they were.
+pub(crate) fn decoded(source: SqlSource) -> impl Source<Message = RawMessage> {
+    source.decode(|raw| Ok(raw.clone()))
 }
 
 /// A source that writes down when the claims of its worker have ended.

@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use keylane::consume::IntakeState;
-use keylane::error::BoxError;
-use keylane::source::{RawMessage, Source};
+use keylane::source::RawMessage;
 use keylane::watching::{Event, Events, SourceEvent};
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{IntakeState, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::ErrorKind;
 use keylane_sql::{Claim, Database, SourceSettings};
 use tokio::time::{Instant, sleep};
 
-use crate::rig::{Log, What, Work, Worker, message, until};
+use crate::handlers::{boxed, by_key};
+use crate::rig::{Log, What, Work, Worker, decoded, message, until};
 use crate::support::{Kind, Place};
 
 /// The rights that the README names.
@@ -58,19 +57,18 @@ async fn few_rights_are_enough() {
             let message = message.id(format!("id {number}")).version(number + 1);
             kept.accept_message(message).await.unwrap();
         }
-        let dispatcher = Dispatcher::builder(|raw: &RawMessage| raw.key.clone())
+        let dispatcher = by_key()
             .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1))
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(|raw: RawMessage| async move {
+            .spawn(boxed(|raw: RawMessage| async move {
                 match &raw.payload[..] {
-                    b"2" => Err("no"),
+                    b"2" => Err("no".into()),
                     _ => Ok(()),
                 }
-            })
+            }))
             .unwrap();
         let settings = SourceSettings::new().poll(Duration::from_millis(50));
-        let source = inbox.source_with(settings);
-        let source = source.decode(|raw| Ok::<_, BoxError>(raw.clone()));
+        let source = decoded(inbox.source_with(settings));
         let intake = dispatcher.consume(source).unwrap();
         while kept.stats().await.unwrap().waiting > 0 {
             sleep(Duration::from_millis(10)).await;
@@ -350,18 +348,17 @@ async fn letter_without_rights(kind: Kind) {
                 } else {
                     others.fetch_add(1, Ordering::SeqCst);
                 }
-                Ok::<_, BoxError>(())
+                Ok(())
             }
         }
     };
-    let dispatcher = Dispatcher::builder(|raw: &RawMessage| raw.key.clone())
+    let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(1_000))
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(handler)
+        .spawn(boxed(handler))
         .unwrap();
     let mut events = dispatcher.events();
-    let source = inbox.source_with(SourceSettings::new().lease(SOON));
-    let source = source.decode(|raw| Ok::<_, BoxError>(raw.clone()));
+    let source = decoded(inbox.source_with(SourceSettings::new().ttl(SOON)));
     let intake = dispatcher.consume(source).unwrap();
     service.revoke("insert", "keylane_letters").await;
     let accepts = service.owner.inbox().await.inbox();

@@ -4,14 +4,15 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::OnExhausted;
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted};
 use keylane_inbox::NewMessage;
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables};
 use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
+use crate::handlers::{boxed, by_key};
 use crate::rig::Own;
 use crate::support::Kind;
 
@@ -99,9 +100,9 @@ async fn shows_none(kind: Kind) {
         "{database:?} {inbox:?} {:?} {source:?} {settings:?}",
         inbox.inbox()
     );
-    let dispatcher = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+    let dispatcher = by_key()
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(|_: RawMessage| async { Ok::<(), std::io::Error>(()) })
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
         .unwrap();
     let intake = dispatcher.consume(source).unwrap();
     inbox.inbox().accept("key", "payload").await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keylane::consume::Intake;
 use keylane::error::BoxError;
 use keylane::source::{RawMessage, Source};
-use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane::{Builder, Dispatcher, Intake, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::CommitError;
 use keylane_sql::{
@@ -18,6 +18,7 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use tokio::time::sleep;
 
+use crate::handlers::boxed;
 use crate::support::{Kind, Place};
 
 const KINDS: [Kind; 2] = [Kind::Postgres, Kind::MariaDb];
@@ -33,6 +34,16 @@ fn payment(raw: &RawMessage) -> Result<Payment, BoxError> {
         claim: Claim::of(raw).ok_or("it comes from an inbox in tables")?,
         number: std::str::from_utf8(&raw.payload)?.parse()?,
     })
+}
+
+/// The key of all payments that are made one after the other.
+const ACCOUNT: i64 = 1;
+
+/// Returns the builder of a dispatcher of payments with these keys.
+fn in_order_of(
+    key: fn(&Payment) -> i64,
+) -> Builder<i64, Payment, BoxError, impl Fn(&Payment) -> Option<i64> + Send + Sync> {
+    Dispatcher::builder(key)
 }
 
 fn source(inbox: &SqlInbox) -> impl Source<Message = Payment> + use<> {
@@ -107,14 +118,14 @@ async fn an_effect_happens_once() {
                     if attempt % 5 == 3 {
                         return Err("the answer is lost".into());
                     }
-                    Ok::<(), BoxError>(())
+                    Ok(())
                 }
             }
         };
-        let payments = Dispatcher::builder(|_: &Payment| "account")
+        let payments = in_order_of(|_| ACCOUNT)
             .retry(Retry::fixed(Duration::from_millis(5)).max_attempts(1_000))
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(handler)
+            .spawn(boxed(handler))
             .unwrap();
         let intake = payments.consume(source(&inbox)).unwrap();
         for _ in 0..5 {
@@ -262,13 +273,13 @@ async fn handlers_wait_for_connections() {
                     write(&mut transaction, kind, payment.number).await?;
                     sleep(Duration::from_millis(300)).await;
                     let _ = transaction.commit().await?;
-                    Ok::<(), BoxError>(())
+                    Ok(())
                 }
             }
         };
-        let payments = Dispatcher::builder(|payment: &Payment| payment.number)
+        let payments = in_order_of(|payment| payment.number)
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(handler)
+            .spawn(boxed(handler))
             .unwrap();
         let intake = payments.consume(source(&inbox)).unwrap();
         until_empty(&inbox).await;
@@ -307,14 +318,14 @@ async fn a_message_is_not_done_by_a_transaction_that_was_dropped() {
                         2 => transaction.rollback().await?,
                         _ => drop(transaction.commit().await?),
                     }
-                    Ok::<(), BoxError>(())
+                    Ok(())
                 }
             }
         };
-        let payments = Dispatcher::builder(|_: &Payment| "account")
+        let payments = in_order_of(|_| ACCOUNT)
             .retry(Retry::fixed(Duration::from_millis(5)).max_attempts(3))
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(handler)
+            .spawn(boxed(handler))
             .unwrap();
         let intake = payments.consume(source(&inbox)).unwrap();
         until_empty(&inbox).await;
@@ -363,13 +374,13 @@ async fn a_dropped_transaction_waits_for_its_letter() {
                     0 => drop(transaction),
                     _ => drop(transaction.commit().await?),
                 }
-                Ok::<(), BoxError>(())
+                Ok(())
             }
         }
     };
-    let payments = Dispatcher::builder(|_: &Payment| "account")
+    let payments = in_order_of(|_| ACCOUNT)
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(handler)
+        .spawn(boxed(handler))
         .unwrap();
     // Its claims last, however slow this machine is: then messages are handled once.
     let source = source_for(&inbox, Duration::from_secs(60));

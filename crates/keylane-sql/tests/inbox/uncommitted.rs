@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use keylane::consume::IntakeSettings;
-use keylane::error::BoxError;
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Settlement, Source, StartGuard};
-use keylane::{Dispatcher, OnExhausted};
-use keylane_sql::{Claim, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables};
+use keylane::{IntakeSettings, OnExhausted};
+use keylane_sql::{Claim, Position, Settings, SourceSettings, SqlInbox, SqlSource, Tables};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::rig::{Lock, until};
+use crate::handlers::{boxed, by_key};
+use crate::rig::{Lock, decoded, until};
 use crate::support::{Kind, Place};
 
 const KINDS: [Kind; 2] = [Kind::Postgres, Kind::MariaDb];
@@ -48,15 +47,15 @@ async fn a_letter_that_waits_for_a_lock_holds_up_nothing() {
                     } else {
                         others.fetch_add(1, Ordering::SeqCst);
                     }
-                    Ok::<_, BoxError>(())
+                    Ok(())
                 }
             }
         };
-        let dispatcher = Dispatcher::builder(|raw: &RawMessage| raw.key.clone())
+        let dispatcher = by_key()
             .on_exhausted(OnExhausted::AtSource)
-            .spawn(handler)
+            .spawn(boxed(handler))
             .unwrap();
-        let source = inbox.source().decode(|raw| Ok::<_, BoxError>(raw.clone()));
+        let source = decoded(inbox.source());
         let settings = IntakeSettings::new().confirm_every(Duration::from_millis(50));
         let intake = dispatcher.consume_with(source, settings).unwrap();
         let lock = Lock::of(&place, "letters").await;

@@ -1,11 +1,13 @@
 //! The way of messages through a dispatcher while all is well.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::error::BoxError;
 use keylane::source::RawMessage;
-use keylane::{Context, Dispatcher, OnExhausted};
+use keylane::{Dispatcher, OnExhausted};
 
 use super::{Result, Stage};
 use crate::check::Evidence;
@@ -94,6 +96,24 @@ pub(in super::super) async fn room<T: Site>(mut stage: Stage<T>) -> Result {
 /// The handled messages: key and payload.
 type Parcels = Arc<Mutex<Vec<(Option<Bytes>, Bytes)>>>;
 
+type Receiver = Dispatcher<Bytes, RawMessage, (), BoxError>;
+type Handled = std::result::Result<(), BoxError>;
+type Handler =
+    Box<dyn Fn(RawMessage) -> Pin<Box<dyn Future<Output = Handled> + Send>> + Send + Sync>;
+
+/// Returns a consumer that records what it handles. Its engine is compiled with this crate, and
+/// not again in each program that has dispatchers and handlers of these types.
+fn receiver(parcels: &Parcels) -> std::result::Result<Receiver, Broken> {
+    let parcels = Arc::clone(parcels);
+    let handler: Handler = Box::new(move |message| {
+        let mut seen = parcels.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.push((message.key, message.payload));
+        Box::pin(async { Ok(()) })
+    });
+    let consumer = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone());
+    built(consumer.on_exhausted(OnExhausted::Halt).spawn(handler))
+}
+
 /// Keys and payloads arrive as they were sent.
 pub(in super::super) async fn payloads<T: Site>(stage: Stage<T>) -> Result {
     let large = RawMessage::new(payload(1, 1 << 20));
@@ -112,16 +132,7 @@ pub(in super::super) async fn payloads<T: Site>(stage: Stage<T>) -> Result {
     stage.witness.expect(sent.iter().filter_map(id_of));
     stage.site.publish(sent.clone()).await?;
     let parcels = Parcels::default();
-    let seen = Arc::clone(&parcels);
-    let handler = move |_: Context<Bytes>, message: RawMessage| {
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push((message.key, message.payload));
-        async { Ok::<(), std::io::Error>(()) }
-    };
-    let consumer = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
-        .on_exhausted(OnExhausted::Halt)
-        .spawn(handler);
-    let consumer = built(consumer)?;
+    let consumer = receiver(&parcels)?;
     let intake = consumer.consume_with(stage.watched().await?, settings());
     let intake = intake.map_err(|error| Broken::new(error.to_string()))?;
     let count = || parcels.lock().unwrap_or_else(PoisonError::into_inner).len();
