@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{Context, IntakeSettings, OnExhausted, Retry};
+use keylane::{Context, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::Id;
 

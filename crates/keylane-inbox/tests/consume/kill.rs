@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
+use keylane::consume::IntakeSettings;
+use keylane::discipline::Sequence;
 use keylane::discipline::Sequence;
 use keylane::source::RawMessage;
-use keylane::{Context, IntakeSettings, OnExhausted, Retry, Sequence};
+use keylane::{Context, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::scenario::Random;
 use keylane_testkit::{Acceptance, Evidence, History, Id, Key, Outcome, Violation};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use keylane::Intake;
+use keylane::consume::Intake;
 use keylane::source::RawMessage;
 use keylane_inbox::LetterKind;
 use keylane_inbox::store::Settled;

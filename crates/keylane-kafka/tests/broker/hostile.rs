@@ -12,7 +12,7 @@ use keylane::source::frontier::Limits;
 use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError,
 };
-use keylane_kafka::{KafkaSource, Position, Producer, Redrive, SpoolTopic};
+use keylane_kafka::{KafkaPosition, KafkaSource, Producer, Redrive, SpoolTopic};
 use keylane_spool::{SinkError, Spool, SpoolSink, Spooled, async_trait};
 use keylane_testkit::Gate;
 use testkit_servers::Kafka;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::{Intake, IntakeSettings};
+use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, LetterCause, RawMessage, Source, SourceLetter};
-use keylane::{Intake, IntakeSettings, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer, Redrive, RedriveError};
 use tokio::time::Instant;
 

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use keylane::{IntakeSettings, OnExhausted, Overflow};
+use keylane::consume::IntakeSettings;
+use keylane::{OnExhausted, Overflow};
 use keylane_kafka::Record;
 use keylane_testkit::Gate;
 use tokio::time::timeout;

@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{IntakeSettings, OnExhausted, Overflow};
+use keylane::{OnExhausted, Overflow};
 use keylane_kafka::{KafkaSource, metadata};
 use keylane_testkit::scenario::Random;
 use tokio::time::sleep;

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
+use keylane::consume::IntakeSettings;
 use keylane::error::BoxError;
 use keylane::source::RawMessage;
-use keylane::{Builder, Dispatcher, IntakeSettings, OnExhausted, Overflow};
+use keylane::{Builder, Dispatcher, OnExhausted, Overflow};
 use keylane_kafka::{Keyless, Record};
 use keylane_testkit::Gate;
 

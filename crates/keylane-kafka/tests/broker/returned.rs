@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use keylane::OnExhausted;
+use keylane::consume::IntakeSettings;
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{IntakeSettings, OnExhausted};
 use tokio::sync::Semaphore;
 
 use crate::handlers::{boxed, by_key};

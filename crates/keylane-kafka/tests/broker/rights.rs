@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane::OnExhausted;
+use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Intake, IntakeSettings, IntakeState, OnExhausted};
 use keylane_kafka::{Builder, KafkaSource, Producer, Redrive, RedriveError};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;

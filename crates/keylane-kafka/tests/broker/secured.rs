@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use keylane::OnExhausted;
+use keylane::consume::IntakeState;
 use keylane::source::RawMessage;
-use keylane::{IntakeState, OnExhausted};
 use keylane_kafka::{Builder, KafkaSource, Producer};
 use testkit_servers::Kafka;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
+use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListQueue, RedisError};
 use keylane_testkit::scenario::Random;
 use redis::cmd;

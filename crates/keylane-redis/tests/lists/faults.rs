@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
+use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane::{Intake, IntakeSettings, IntakeState, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListQueue};
 use keylane_testkit::scenario::Random;
 use redis::aio::MultiplexedConnection;

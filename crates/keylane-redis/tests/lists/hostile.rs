@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::OnExhausted;
+use keylane::consume::{Intake, IntakeSettings};
 use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
-use keylane::{Intake, IntakeSettings, OnExhausted};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
+use keylane::consume::IntakeSettings;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
-use keylane::{IntakeSettings, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use keylane_spool::Spool;
 use testkit_servers::RedisKind;

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylane::consume::IntakeSettings;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{IntakeSettings, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_redis::{ListKey, ListQueue, Redis};
 use keylane_testkit::scenario::Random;
 use redis::aio::MultiplexedConnection;

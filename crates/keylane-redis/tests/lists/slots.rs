@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylane::consume::IntakeSettings;
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{IntakeSettings, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_leases::Leases;
 use keylane_redis::{ListQueue, Quota, Redis, RedisLeases, SharedRate, StreamSource};
 use redis::cmd;

@@ -98,7 +98,7 @@ struct Consumed {
     handled: Arc<Mutex<Vec<u64>>>,
     /// Entries with numbers from 1,000 on wait here before they end.
     gate: Gate,
-    intake: keylane::Intake,
+    intake: keylane::consume::Intake,
     _consumer: Dispatcher<bytes::Bytes, RawMessage, (), BoxError>,
 }
 

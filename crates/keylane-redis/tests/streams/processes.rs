@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
-use keylane::{IntakeSettings, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_redis::partition_of;
 use keylane_testkit::scenario::Random;
 use redis::cmd;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use keylane::consume::IntakeState;
 use keylane::source::RawMessage;
 use keylane::watching::{Event, Events, SourceEvent};
-use keylane::{IntakeState, OnExhausted, Retry};
+use keylane::{OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::ErrorKind;
 use keylane_sql::{Claim, Database, SourceSettings};

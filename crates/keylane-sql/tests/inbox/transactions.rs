@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylane::consume::Intake;
+use keylane::consume::Intake;
 use keylane::error::BoxError;
 use keylane::source::{RawMessage, Source};
-use keylane::{Builder, Dispatcher, Intake, OnExhausted, Retry};
+use keylane::{Builder, Dispatcher, OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::CommitError;
 use keylane_sql::{

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use keylane::OnExhausted;
+use keylane::consume::IntakeSettings;
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Settlement, Source, StartGuard};
-use keylane::{IntakeSettings, OnExhausted};
-use keylane_sql::{Claim, Position, Settings, SourceSettings, SqlInbox, SqlSource, Tables};
+use keylane_sql::{Claim, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::handlers::{boxed, by_key};
