@@ -385,9 +385,9 @@ fn replace_weighs_the_new_message() {
                 quiet().await;
                 assert_eq!(orders.stats().halted, 1);
                 match lane.replace(Message::new(1, new)) {
-                    Ok(old) => assert_eq!((old.id, fits), (30, true)),
+                    Ok(old) => assert_eq!((old, fits), (Message::new(1, 30), true)),
                     Err(LaneError::TooLarge(refused)) => {
-                        assert_eq!((refused.id, fits), (101, false));
+                        assert_eq!((refused, fits), (Message::new(1, 101), false));
                         lane.skip().unwrap();
                     }
                     Err(other) => panic!("{other}"),
