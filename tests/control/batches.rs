@@ -1,6 +1,7 @@
 //! `.batch(max, linger)`: several messages of one key in one handler.
 
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,13 @@ impl BatchAnswer for Said {
     }
 }
 
+/// How a batch with these ids is answered at this attempt.
+type Answering = Arc<dyn Fn(&[u64], u32) -> Reply + Send + Sync>;
+
+type Handler = Box<
+    dyn Fn(Context<u64>, Vec<Message>) -> Pin<Box<dyn Future<Output = Said> + Send>> + Send + Sync,
+>;
+
 fn batched(
     recorder: &Recorder,
     builder: Builder<
@@ -54,45 +62,56 @@ fn batched(
     >,
     reply: impl Fn(&[u64], u32) -> Reply + Send + Sync + 'static,
 ) -> ScriptedDispatcher {
-    let (recorder, reply) = (recorder.clone(), Arc::new(reply));
     builder
-        .spawn_batches(move |context: Context<u64>, batch: Vec<Message>| {
-            let (recorder, reply) = (recorder.clone(), Arc::clone(&reply));
-            async move {
-                let ids: Vec<_> = batch.iter().map(|message| message.id).collect();
-                assert!(
-                    batch
-                        .iter()
-                        .all(|message| message.key == context.key().copied())
-                );
-                let _running = recorder.begin(batch[0].key, ids.clone(), context.attempt());
-                let mut reply = reply(&ids, context.attempt());
-                if let Reply::After(ms, then) = reply {
-                    tokio::time::sleep(Duration::from_millis(ms)).await;
-                    reply = *then;
-                }
-                Said(match reply {
-                    Reply::Fail => Err(ScriptError::Error(ids[0])),
-                    Reply::Panic => resume_unwind(Box::new("as told")),
-                    Reply::Never => std::future::pending().await,
-                    Reply::Each(each) => {
-                        let ids = ids.into_iter().chain(std::iter::repeat(0));
-                        let each = each.into_iter().zip(ids);
-                        Ok(each
-                            .map(|(ok, id)| {
-                                if ok {
-                                    Ok(id)
-                                } else {
-                                    Err(ScriptError::Error(id))
-                                }
-                            })
-                            .collect())
-                    }
-                    Reply::Done | Reply::After(..) => Ok(ids.into_iter().map(Ok).collect()),
-                })
-            }
-        })
+        .spawn_batches(handler(recorder.clone(), Arc::new(reply)))
         .unwrap()
+}
+
+/// One type for all answers: the engine's runner is compiled once.
+fn handler(recorder: Recorder, reply: Answering) -> Handler {
+    Box::new(move |context, batch| {
+        let (recorder, reply) = (recorder.clone(), Arc::clone(&reply));
+        Box::pin(async move { handle(&recorder, &context, &batch, &*reply).await })
+    })
+}
+
+async fn handle(
+    recorder: &Recorder,
+    context: &Context<u64>,
+    batch: &[Message],
+    reply: &(dyn Fn(&[u64], u32) -> Reply + Send + Sync),
+) -> Said {
+    let ids: Vec<_> = batch.iter().map(|message| message.id).collect();
+    assert!(
+        batch
+            .iter()
+            .all(|message| message.key == context.key().copied())
+    );
+    let _running = recorder.begin(batch[0].key, ids.clone(), context.attempt());
+    let mut reply = reply(&ids, context.attempt());
+    if let Reply::After(ms, then) = reply {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        reply = *then;
+    }
+    Said(match reply {
+        Reply::Fail => Err(ScriptError::Error(ids[0])),
+        Reply::Panic => resume_unwind(Box::new("as told")),
+        Reply::Never => std::future::pending().await,
+        Reply::Each(each) => {
+            let ids = ids.into_iter().chain(std::iter::repeat(0));
+            let each = each.into_iter().zip(ids);
+            Ok(each
+                .map(|(ok, id)| {
+                    if ok {
+                        Ok(id)
+                    } else {
+                        Err(ScriptError::Error(id))
+                    }
+                })
+                .collect())
+        }
+        Reply::Done | Reply::After(..) => Ok(ids.into_iter().map(Ok).collect()),
+    })
 }
 
 fn after(ms: u64, reply: Reply) -> Reply {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,11 +69,14 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-/// A message in its handler.
-type Handling = std::pin::Pin<Box<dyn Future<Output = Result<u64, ScriptError>> + Send>>;
+/// A message in its handler, or a batch.
+type Handling<O> = Pin<Box<dyn Future<Output = Result<O, ScriptError>> + Send>>;
 
-/// A batch in its handler.
-type BatchHandling = std::pin::Pin<Box<dyn Future<Output = Result<Vec<u64>, ScriptError>> + Send>>;
+/// One type for all scripts: the engine's runner is compiled once.
+pub(crate) type Handler = Box<dyn Fn(Context<u64>, Message) -> Handling<u64> + Send + Sync>;
+
+/// The same for batches.
+pub(crate) type BatchHandler = Box<dyn Fn(Vec<Message>) -> Handling<Vec<u64>> + Send + Sync>;
 
 impl Recorder {
     pub(crate) fn new() -> Self {
@@ -84,20 +88,20 @@ impl Recorder {
     }
 
     /// A handler of single messages that does what `act` says for the id and the attempt.
-    pub(crate) fn handler(
-        &self,
-        act: impl Fn(u64, u32) -> Act + Send + Sync + 'static,
-    ) -> impl Fn(Context<u64>, Message) -> Handling + Send + Sync + 'static {
+    pub(crate) fn handler(&self, act: impl Fn(u64, u32) -> Act + Send + Sync + 'static) -> Handler {
+        self.scripted(Script::new(&self.history).choose(move |cue| act(cue.id, cue.attempt)))
+    }
+
+    fn scripted(&self, script: Script) -> Handler {
         let recorder = self.clone();
-        let script = Script::new(&self.history).choose(move |cue| act(cue.id, cue.attempt));
-        move |context, Message { key, id }| {
+        Box::new(move |context, Message { key, id }| {
             let (recorder, script) = (recorder.clone(), script.clone());
             Box::pin(async move {
                 let attempt = context.attempt();
                 let _running = recorder.begin(key, vec![id], attempt);
                 script.run(key, id, attempt).await
             })
-        }
+        })
     }
 
     /// A handler of batches that answers each message with its id, after the time that `takes`
@@ -105,9 +109,9 @@ impl Recorder {
     pub(crate) fn batch_handler(
         &self,
         takes: impl Fn(&[u64]) -> Duration + Send + Sync + 'static,
-    ) -> impl Fn(Vec<Message>) -> BatchHandling + Send + Sync + 'static {
+    ) -> BatchHandler {
         let recorder = self.clone();
-        move |batch| {
+        Box::new(move |batch| {
             let ids: Vec<_> = batch.iter().map(|message| message.id).collect();
             let running = recorder.begin(batch[0].key, ids.clone(), 1);
             let takes = takes(&ids);
@@ -118,7 +122,7 @@ impl Recorder {
                 drop(running);
                 Ok(ids)
             })
-        }
+        })
     }
 
     /// Notes a call; the guard says when it is over.

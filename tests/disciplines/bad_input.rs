@@ -136,21 +136,21 @@ fn a_gap_time_out_beyond_all_times() {
 #[test]
 fn a_version_function_that_panics() {
     paused().block_on(async {
-        let jobs = Dispatcher::builder(|version: &u64| *version % 2)
+        let jobs = jobs()
             .capacity(2)
-            .sequence(Sequence::contiguous(|version: &u64| {
-                assert_ne!(*version, 13, "unlucky");
-                *version
+            .sequence(Sequence::contiguous(|job: &Job| {
+                assert_ne!(job.version, 13, "unlucky");
+                job.version
             }))
-            .spawn(|version: u64| async move { Ok::<_, ()>(version) })
+            .spawn(scripted(Script::new(&History::new())))
             .unwrap();
         for _ in 0..5 {
             let sends = jobs.clone();
-            let sent = tokio::spawn(async move { sends.send(13).await }).await;
+            let sent = tokio::spawn(async move { sends.send(Job::new(1, 13)).await }).await;
             assert!(sent.unwrap_err().is_panic());
         }
         assert_eq!((jobs.stats().capacity_left, jobs.stats().accepted), (2, 0));
-        jobs.send(15).await.unwrap();
+        jobs.send(Job::new(1, 15)).await.unwrap();
         let report = jobs.drain().await;
         assert_eq!((report.accepted, report.done), (1, 1));
     });

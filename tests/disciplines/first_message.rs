@@ -10,48 +10,39 @@ use keylane::discipline::{Coalesce, Sequence};
 use keylane::routing::{HashLane, HashLanes, hash_lane};
 use keylane::{Dispatcher, Overflow, Retry};
 use keylane_testkit::scenario::{MS, SECOND, paused, quiet};
-use tokio::sync::Semaphore;
+use keylane_testkit::{Act, Gate, History, Script};
+
+use crate::support::{Job, jobs, scripted};
 
 type Parts = Vec<(u64, u64)>;
 
 /// How much of the capacity of ten is left when keys with three messages each are paused.
 async fn left_of_ten(lane_capacity: usize, plan: u8) -> usize {
-    let gate = Arc::new(Semaphore::new(0));
-    let builder = Dispatcher::builder(|message: &(u64, u64)| message.0)
+    let gate = Gate::new();
+    let script = Script::new(&History::new()).key(99, Act::ok().waits(&gate));
+    let builder = jobs()
         .concurrency(1)
         .capacity(10)
         .stalled_capacity(1_000)
         .lane_capacity(lane_capacity, Overflow::Wait);
-    let handler = {
-        let gate = Arc::clone(&gate);
-        move |(key, _): (u64, u64)| {
-            let gate = Arc::clone(&gate);
-            async move {
-                if key == 99 {
-                    gate.acquire().await.unwrap().forget();
-                }
-                Ok::<_, Infallible>(())
-            }
-        }
+    let merge = |_: &Job, new: &Job| new.clone();
+    let builder = match plan {
+        0 => builder,
+        1 => builder.coalesce(Coalesce::merge(merge)),
+        _ => builder.expire_after(1_000 * SECOND),
     };
-    let merge = |_: &(u64, u64), new: &(u64, u64)| *new;
-    let jobs = match plan {
-        0 => builder.spawn(handler),
-        1 => builder.coalesce(Coalesce::merge(merge)).spawn(handler),
-        _ => builder.expire_after(1_000 * SECOND).spawn(handler),
-    };
-    let jobs = jobs.unwrap();
-    jobs.send((99, 0)).await.unwrap();
+    let jobs = builder.spawn(scripted(script)).unwrap();
+    jobs.send(Job::new(99, 0)).await.unwrap();
     quiet().await;
     for key in 0..2 {
         // All are in the channel before the router sees the first.
         for id in 1..=3 {
-            jobs.try_send((key, id)).unwrap();
+            jobs.try_send(Job::new(key, id)).unwrap();
         }
         quiet().await;
         jobs.lane(&key).pause();
     }
-    gate.add_permits(1);
+    gate.open();
     quiet().await;
     let left = jobs.stats().capacity_left;
     for key in 0..2 {
@@ -127,24 +118,19 @@ fn a_retry_expires_in_the_ready_queue() {
     for by_operator in [false, true] {
         paused().block_on(async {
             let wait = if by_operator { 1_000 } else { 2 };
-            let jobs = Dispatcher::builder(|message: &(u64, u64)| message.0)
+            let script = Script::new(&History::new())
+                .key(1, Act::error())
+                .otherwise(Act::ok().sleeps(100 * SECOND));
+            let jobs = jobs()
                 .concurrency(1)
                 .retry(Retry::fixed(wait * SECOND))
-                .expire_by(|message: &(u64, u64)| (message.0 == 1).then_some(10 * SECOND))
-                .spawn(|(key, _): (u64, u64)| async move {
-                    match key {
-                        1 => Err(std::io::Error::other("fails")),
-                        _ => {
-                            tokio::time::sleep(100 * SECOND).await;
-                            Ok(())
-                        }
-                    }
-                })
+                .expire_by(|job: &Job| (job.key == 1).then_some(10 * SECOND))
+                .spawn(scripted(script))
                 .unwrap();
             let began = tokio::time::Instant::now();
-            let receipt = jobs.submit((1, 1)).await.unwrap();
+            let receipt = jobs.submit(Job::new(1, 1)).await.unwrap();
             quiet().await;
-            jobs.send((9, 1)).await.unwrap();
+            jobs.send(Job::new(9, 1)).await.unwrap();
             tokio::time::sleep(3 * SECOND).await;
             if by_operator {
                 jobs.lane(&1).retry_now().unwrap();
@@ -188,17 +174,17 @@ impl BuildHasher for Identity {
 fn a_key_is_remembered_while_no_more_than_half_as_many_others_come() {
     paused().block_on(async {
         let keys = 1 << 14;
-        let sequence = Sequence::monotonic(|message: &(u64, u64)| message.1);
-        let jobs = Dispatcher::builder(|message: &(u64, u64)| message.0)
+        let sequence = Sequence::monotonic(|job: &Job| job.version);
+        let jobs = jobs()
             .hasher(Identity::default())
             .sequence(sequence.remember(keys, Duration::from_secs(1_000)))
-            .spawn(|_: (u64, u64)| async move { Ok::<_, Infallible>(()) })
+            .spawn(scripted(Script::new(&History::new())))
             .unwrap();
         for key in 0..keys as u64 / 4 {
-            let receipt = jobs.submit((key << 36, 1)).await.unwrap();
+            let receipt = jobs.submit(Job::new(key << 36, 1)).await.unwrap();
             receipt.await.unwrap();
         }
-        let again = jobs.submit((0, 1)).await.unwrap().await;
+        let again = jobs.submit(Job::new(0, 1)).await.unwrap().await;
         assert!(again.is_err(), "its version was handled again");
     });
 }

@@ -9,7 +9,7 @@ use keylane::{Dispatcher, OnExhausted, Overflow};
 use keylane_testkit::scenario::{SECOND, paused, quiet};
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script, ScriptError};
 
-use crate::support::{Client, Job, jobs, merging};
+use crate::support::{Client, Job, jobs, merging, scripted};
 
 fn policy(name: &str, history: &History) -> Coalesce<Job> {
     match name {
@@ -187,10 +187,10 @@ fn answers_are_cloned_for_receipts_and_a_panic_of_a_clone_costs_one_receipt() {
 #[test]
 fn an_answer_of_another_type_is_a_build_error() {
     paused().block_on(async {
-        let spawned = Dispatcher::builder(|key: &u64| *key)
+        let spawned = jobs()
             .coalesce(Coalesce::keep_latest())
             .share_answers::<String>()
-            .spawn(|key: u64| async move { Ok::<u64, ()>(key) });
+            .spawn(scripted(Script::new(&History::new())));
         assert_eq!(spawned.err(), Some(BuildError::AnswerType));
     });
 }

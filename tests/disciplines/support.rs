@@ -25,6 +25,18 @@ pub(crate) struct Job {
     pub(crate) parts: Vec<Id>,
 }
 
+impl Job {
+    /// This version of a key. The version is its id, too.
+    pub(crate) fn new(key: Key, version: u64) -> Self {
+        Self {
+            key,
+            id: version,
+            version,
+            parts: Vec::new(),
+        }
+    }
+}
+
 impl Numbered for Job {
     fn numbered(key: Option<Key>, seq: u64, id: Id) -> Self {
         Self {

@@ -10,6 +10,8 @@ use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::support::boxed;
+
 /// A place where so many are served at once, 10 ms each; the rest wait in line. So many may change.
 #[derive(Clone)]
 struct Counter {
@@ -54,11 +56,7 @@ impl Counter {
 }
 
 /// The median of what the limit was over a second: a probe halves it for a moment.
-async fn limit_over_a_second<K, M>(orders: &Dispatcher<K, M, (), ()>) -> usize
-where
-    K: std::hash::Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-{
+async fn limit_over_a_second(orders: &Dispatcher<u64, u64, u64, ()>) -> usize {
     let mut limits = Vec::new();
     for _ in 0..100 {
         tokio::time::sleep(10 * MS).await;
@@ -75,13 +73,13 @@ fn the_limit_follows_a_capacity_that_changes() {
         let served = counter.clone();
         let orders = Dispatcher::builder(|n: &u64| n % 1_000)
             .adaptive_concurrency(Adaptive::between(1, 64))
-            .spawn(move |_: u64| {
+            .spawn(boxed(move |_, n| {
                 let served = served.clone();
                 async move {
                     served.serve().await;
-                    Ok::<(), ()>(())
+                    Ok(n)
                 }
-            })
+            }))
             .unwrap();
         assert_eq!(orders.stats().concurrency_limit, 1);
         let sender = tokio::spawn({

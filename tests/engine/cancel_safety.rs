@@ -11,6 +11,8 @@ use keylane_testkit::scenario::{
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
+use crate::support::boxed;
+
 const CAPACITY: usize = 4;
 
 /// What stands in the way of a message of key 1.
@@ -302,15 +304,15 @@ fn cancelled_dropped_at_each_poll() {
     for polls in 0..4 {
         paused().block_on(async move {
             let orders = keylane::Dispatcher::builder(|n: &u64| *n)
-                .spawn(move |ctx: keylane::Context<u64>, n: u64| async move {
+                .spawn(boxed(move |ctx, n| async move {
                     let told = drop_after_polls(polls, ctx.cancelled(), async |_| {
                         tokio::task::yield_now().await;
                     })
                     .await;
                     assert!(told.is_none());
                     ctx.cancelled().await;
-                    Ok::<_, ()>(n)
-                })
+                    Ok(n)
+                }))
                 .unwrap();
             let receipt = orders.submit(7).await.unwrap();
             quiet().await;

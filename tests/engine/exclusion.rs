@@ -42,6 +42,15 @@ fn one_message_of_a_key_at_a_time() {
     });
 }
 
+/// The keys of the tests below, of one type.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Name(Caseless),
+    Bytes(Vec<u8>),
+    OfTopic(&'static str, u64),
+    Colliding(Colliding),
+}
+
 /// A key that is equal to another one of other bytes.
 #[derive(Clone, Debug)]
 struct Caseless(String);
@@ -60,15 +69,22 @@ impl Hash for Caseless {
     }
 }
 
+/// All of these are in one bucket.
+#[derive(Clone, PartialEq, Eq)]
+struct Colliding(u64);
+
+impl Hash for Colliding {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u8(0);
+    }
+}
+
 /// Runs a message of each key at once and counts the most that were in flight together.
-async fn most_in_flight<K>(keys: Vec<K>) -> usize
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-{
+async fn most_in_flight(keys: &[Key]) -> usize {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
-    let orders = Dispatcher::builder(|key: &K| key.clone())
-        .spawn(move |_: K| {
+    let orders = Dispatcher::builder(|key: &Key| key.clone())
+        .spawn(move |_: Key| {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
             async move {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -80,7 +96,7 @@ where
         .unwrap();
     let count = keys.len() as u64;
     for key in keys {
-        orders.send(key).await.unwrap();
+        orders.send(key.clone()).await.unwrap();
     }
     assert_eq!(orders.drain().await.done, count);
     seen.load(Ordering::SeqCst)
@@ -91,28 +107,21 @@ where
 fn keys_are_the_same_if_they_are_equal_and_only_then() {
     paused().block_on(async {
         let caseless = ["Ada@x", "ada@X", "ADA@x"].map(|name| Caseless(name.to_owned()));
-        assert_eq!(most_in_flight(caseless.to_vec()).await, 1);
+        assert_eq!(most_in_flight(&caseless.map(Key::Name)).await, 1);
         // Equal arrays at different addresses.
-        let arrays = vec![vec![1_u8, 2, 3], [1, 2, 3].to_vec(), (1..4).collect()];
-        assert_eq!(most_in_flight(arrays).await, 1);
+        let arrays = [vec![1_u8, 2, 3], [1, 2, 3].to_vec(), (1..4).collect()];
+        assert_eq!(most_in_flight(&arrays.map(Key::Bytes)).await, 1);
         // The same key from two topics is two keys, if the topic is a part of it.
-        let topics = vec![("a", 7), ("b", 7), ("a", 7), ("b", 7)];
-        assert_eq!(most_in_flight(topics).await, 2);
+        let topics = ["a", "b", "a", "b"].map(|topic| Key::OfTopic(topic, 7));
+        assert_eq!(most_in_flight(&topics).await, 2);
     });
 }
 
 /// All keys in one bucket: slower, and nothing else.
 #[test]
 fn keys_of_the_same_hash_are_different_keys() {
-    #[derive(Clone, PartialEq, Eq)]
-    struct Colliding(u32);
-    impl Hash for Colliding {
-        fn hash<H: Hasher>(&self, state: &mut H) {
-            state.write_u8(0);
-        }
-    }
     paused().block_on(async {
-        let keys: Vec<_> = (0..60).map(|n| Colliding(n % 20)).collect();
-        assert_eq!(most_in_flight(keys).await, 20);
+        let keys: Vec<_> = (0..60).map(|n| Key::Colliding(Colliding(n % 20))).collect();
+        assert_eq!(most_in_flight(&keys).await, 20);
     });
 }

@@ -2,7 +2,7 @@
 
 use keylane::error::{Failure, LaneError, ReceiptError};
 use keylane::watching::LaneState;
-use keylane::{Dispatcher, LaneControl, OnExhausted, Retry};
+use keylane::{LaneControl, OnExhausted, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, ScriptedReceipt, dispatcher, paused, quiet, scripted, threads,
     within,
@@ -66,21 +66,18 @@ fn resume_tries_the_head_again_from_its_first_attempt() {
         let history = History::new();
         // It fails twice, halts, is resumed, fails once more, and is done.
         let tries = std::sync::atomic::AtomicU32::new(0);
-        let script = Script::new(&history);
+        let script = Script::new(&history).choose(move |cue| {
+            if cue.id == 1 && tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3 {
+                Act::error()
+            } else {
+                Act::ok()
+            }
+        });
         let (producer, lane, receipt) = {
             let orders = dispatcher()
                 .retry(Retry::fixed(MS).max_attempts(2))
                 .on_exhausted(OnExhausted::Halt)
-                .spawn({
-                    let script = script.otherwise(Act::ok());
-                    let failing = Script::new(&history).otherwise(Act::error());
-                    move |ctx: keylane::Context<Key>, message: Message| {
-                        let fails = message.id == 1
-                            && tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3;
-                        let script = if fails { &failing } else { &script };
-                        script.run(message.key, message.id, ctx.attempt())
-                    }
-                })
+                .spawn(scripted(script))
                 .unwrap();
             let producer = Producer::new(&history, orders);
             let receipt = producer.submit(1).await;
@@ -374,30 +371,31 @@ fn replace_weighs_the_new_message() {
     // Counted apart and counted as load.
     for stalled in [10, 0] {
         paused().block_on(async {
-            let orders = Dispatcher::builder(|message: &(u64, usize)| message.0)
-                .capacity_bytes(100, |message| message.1)
+            // A message is as large as its id. Those of 30 bytes fail.
+            let script = Script::new(&History::new()).message(30, Act::error());
+            let orders = dispatcher()
+                .capacity_bytes(100, |message: &Message| message.id as usize)
                 .stalled_capacity(stalled)
                 .on_exhausted(OnExhausted::Halt)
-                .spawn(|(_, size): (u64, usize)| async move {
-                    if size == 30 { Err("too heavy") } else { Ok(()) }
-                })
+                .spawn(scripted(script))
                 .unwrap();
             let lane = orders.lane(&1);
             for (new, fits) in [(101, false), (50, true), (10, true), (100, true)] {
-                orders.send((1, 30)).await.unwrap();
+                orders.send(Message::new(1, 30)).await.unwrap();
                 quiet().await;
                 assert_eq!(orders.stats().halted, 1);
-                match lane.replace((1, new)) {
-                    Ok(old) => assert_eq!((old, fits), ((1, 30), true)),
-                    Err(error) => {
-                        assert!(!fits && matches!(error, LaneError::TooLarge((1, 101))));
+                match lane.replace(Message::new(1, new)) {
+                    Ok(old) => assert_eq!((old, fits), (Message::new(1, 30), true)),
+                    Err(LaneError::TooLarge(refused)) => {
+                        assert_eq!((refused, fits), (Message::new(1, 101), false));
                         lane.skip().unwrap();
                     }
+                    Err(other) => panic!("{other}"),
                 }
                 quiet().await;
                 // All of it is free again: no byte was lost, and none came from nowhere.
-                orders.try_send((2, 100)).unwrap();
-                assert!(orders.try_send((3, 1)).is_err());
+                orders.try_send(Message::new(2, 100)).unwrap();
+                assert!(orders.try_send(Message::new(3, 1)).is_err());
                 quiet().await;
             }
         });

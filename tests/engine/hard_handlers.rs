@@ -15,6 +15,8 @@ use keylane_testkit::scenario::{
     threads, until, within,
 };
 
+use crate::support::boxed;
+
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// Waits as [`within`] does, in a service where other tasks are spawned now and then.
@@ -45,7 +47,7 @@ fn a_blocked_thread_beside_a_waiting_handler_stops_no_other() {
             let (let_go, blocked) = mpsc::channel::<()>();
             let blocked = Arc::new(Mutex::new(blocked));
             let orders = Dispatcher::builder(|n: &u64| *n)
-                .spawn(move |n: u64| {
+                .spawn(boxed(move |_, n| {
                     let (pass, blocked) = (at_gate.pass(), Arc::clone(&blocked));
                     async move {
                         match n {
@@ -54,9 +56,9 @@ fn a_blocked_thread_beside_a_waiting_handler_stops_no_other() {
                             1 => drop(blocked.lock().unwrap().recv()),
                             _ => {}
                         }
-                        Ok::<_, ()>(n)
+                        Ok(n)
                     }
-                })
+                }))
                 .unwrap();
             orders.try_send(0).unwrap();
             within(gate.arrivals(1)).await;
@@ -84,16 +86,16 @@ fn a_blocked_thread_does_not_keep_the_dispatcher() {
             let blocked = Arc::new(Mutex::new(blocked));
             let orders = Dispatcher::builder(|n: &u64| *n)
                 .stuck_after(20 * MS)
-                .spawn(move |n: u64| {
+                .spawn(boxed(move |_, n| {
                     let blocked = Arc::clone(&blocked);
                     async move {
                         if n == 0 {
                             // Until the test lets go, or is over.
                             let _ = blocked.lock().unwrap().recv();
                         }
-                        Ok::<_, ()>(n)
+                        Ok(n)
                     }
-                })
+                }))
                 .unwrap();
             let sender = orders.clone();
             // From a worker and in one poll, so that they come as one batch.
@@ -120,15 +122,15 @@ fn a_handler_that_spends_the_whole_budget_is_timed_out() {
             let stop = Arc::clone(&over);
             let orders = Dispatcher::builder(|n: &u64| *n)
                 .attempt_timeout(50 * MS)
-                .spawn(move |n: u64| {
+                .spawn(boxed(move |_, n| {
                     let stop = Arc::clone(&stop);
                     async move {
                         while !stop.load(Ordering::Relaxed) {
                             tokio::task::consume_budget().await;
                         }
-                        Ok::<_, ()>(n)
+                        Ok(n)
                     }
-                })
+                }))
                 .unwrap();
             let receipt = orders.submit(1).await.unwrap();
             until(|| orders.stats().in_flight == 1).await;
@@ -164,16 +166,16 @@ fn a_waker_of_a_sender_that_panics_loses_nothing() {
         for (capacity, lane_capacity) in [(1, 8), (8, 1)] {
             let gate = Gate::new();
             let at_gate = gate.clone();
-            let orders = Dispatcher::builder(|_: &u64| 0)
+            let orders = Dispatcher::builder(|_: &u64| 0_u64)
                 .capacity(capacity)
                 .lane_capacity(lane_capacity, Overflow::Wait)
-                .spawn(move |n: u64| {
+                .spawn(boxed(move |_, n| {
                     let pass = at_gate.pass();
                     async move {
                         pass.await;
-                        Ok::<_, ()>(n)
+                        Ok(n)
                     }
-                })
+                }))
                 .unwrap();
             let running = orders.submit(1).await.unwrap();
             within(gate.arrivals(1)).await;
@@ -229,7 +231,7 @@ fn senders_of_a_blocked_key_that_come_all_at_once_leave_room() {
             let orders = Dispatcher::builder(|n: &u64| *n)
                 .capacity(64)
                 .lane_capacity(4, overflow)
-                .spawn(all_but_zero)
+                .spawn(boxed(|_, n| all_but_zero(n)))
                 .unwrap();
             another_key_gets_in(orders).await;
         });
@@ -242,7 +244,7 @@ fn the_lanes_of_a_small_capacity_are_smaller() {
     paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .capacity(100)
-            .spawn(all_but_zero)
+            .spawn(boxed(|_, n| all_but_zero(n)))
             .unwrap();
         for _ in 0..25 {
             orders.send(0).await.unwrap();
@@ -260,15 +262,15 @@ fn a_budget_is_shared_out_evenly() {
     paused().block_on(async {
         let tries: Arc<Vec<AtomicU64>> = Arc::new((0..KEYS).map(|_| AtomicU64::new(0)).collect());
         let tried = Arc::clone(&tries);
-        let orders = Dispatcher::builder(|n: &usize| *n)
+        let orders = Dispatcher::builder(|n: &u64| *n)
             .retry(Retry::fixed(10 * MS).max_attempts(u32::MAX))
             .retry_budget(RetryBudget::new().ratio(0.0).min_per_second(5))
-            .spawn(move |n: usize| {
-                tried[n].fetch_add(1, Ordering::SeqCst);
-                async { Err::<(), ()>(()) }
-            })
+            .spawn(boxed(move |_, n| {
+                tried[n as usize].fetch_add(1, Ordering::SeqCst);
+                async { Err(()) }
+            }))
             .unwrap();
-        for n in 0..KEYS {
+        for n in 0..KEYS as u64 {
             orders.send(n).await.unwrap();
         }
         tokio::time::sleep(600 * SECOND).await;
@@ -293,7 +295,7 @@ fn a_resumed_head_that_is_handed_back_knows_its_attempts() {
             .concurrency(1)
             .retry(Retry::fixed(MS).max_attempts(2))
             .on_exhausted(OnExhausted::Halt)
-            .spawn(move |n: u64| {
+            .spawn(boxed(move |_, n| {
                 let pass = at_gate.pass();
                 async move {
                     if n > 0 {
@@ -302,7 +304,7 @@ fn a_resumed_head_that_is_handed_back_knows_its_attempts() {
                     pass.await;
                     Ok(n)
                 }
-            })
+            }))
             .unwrap();
         orders.send(1).await.unwrap();
         let receipt = orders.submit(2).await.unwrap();
@@ -392,10 +394,10 @@ fn a_timer_may_be_far_away_after_a_long_life() {
             // Or the watch would wake up four times in each second of it.
             .stuck_after(2_000 * DAY)
             .retry(Retry::fixed(365 * DAY))
-            .spawn(move |n: u64| {
+            .spawn(boxed(move |_, n| {
                 let fails = failures.fetch_add(1, Ordering::SeqCst) == 0;
                 async move { if fails { Err(()) } else { Ok(n) } }
-            })
+            }))
             .unwrap();
         quiet().await;
         tokio::time::advance(500 * DAY).await;
@@ -413,7 +415,7 @@ fn more_shards_than_there_is_memory_for_are_refused() {
     paused().block_on(async {
         let refused = Dispatcher::builder(|n: &u64| *n)
             .shards(1 << 62)
-            .spawn(|n: u64| async move { Ok::<_, ()>(n) });
+            .spawn(boxed(|_, n| async move { Ok(n) }));
         assert_eq!(refused.err(), Some(BuildError::TooLarge("shards")));
     });
 }

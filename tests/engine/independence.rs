@@ -13,6 +13,8 @@ use keylane_testkit::{Act, Drained, Evidence, Gate, History, Id, Rule, Script};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::support::boxed;
+
 /// The key that is in trouble.
 const TROUBLED: u64 = 1_000;
 const OTHERS: u64 = 20;
@@ -195,23 +197,22 @@ fn busy_handlers_run_side_by_side() {
     threads().block_on(async {
         let pairs: Arc<Vec<Pair>> = Arc::new((0..50).map(|_| Pair::default()).collect());
         let meeting = Arc::clone(&pairs);
-        let dispatcher = Dispatcher::builder(|message: &(usize, u32)| *message)
-            .spawn(move |(pair, _): (usize, u32)| {
+        // Messages 0 and 1 are a pair, 2 and 3 are the next one.
+        let dispatcher = Dispatcher::builder(|n: &u64| *n)
+            .spawn(boxed(move |_, n| {
                 let meeting = Arc::clone(&meeting);
                 async move {
-                    meeting[pair]
-                        .meet()
-                        .then_some(())
-                        .ok_or("the other one did not come")
+                    let met = meeting[n as usize / 2].meet();
+                    met.then_some(n).ok_or(())
                 }
-            })
+            }))
             .unwrap();
         // From a worker and in one poll, so that both come to the dispatcher together.
         let sender = tokio::spawn(async move {
-            for pair in 0..pairs.len() {
-                dispatcher.try_send((pair, 0)).unwrap();
-                dispatcher.try_send((pair, 1)).unwrap();
-                while dispatcher.stats().done < 2 * (pair as u64 + 1) {
+            for pair in 0..pairs.len() as u64 {
+                dispatcher.try_send(2 * pair).unwrap();
+                dispatcher.try_send(2 * pair + 1).unwrap();
+                while dispatcher.stats().done < 2 * (pair + 1) {
                     assert_eq!(
                         dispatcher.stats().discarded,
                         0,

@@ -213,11 +213,8 @@ struct Letters {
 }
 
 #[keylane::async_trait]
-impl DeadLetterSink<u64, Message, &'static str> for Letters {
-    async fn accept(
-        &self,
-        letter: &DeadLetter<u64, Message, &'static str>,
-    ) -> Result<(), BoxError> {
+impl DeadLetterSink<u64, Message, ()> for Letters {
+    async fn accept(&self, letter: &DeadLetter<u64, Message, ()>) -> Result<(), BoxError> {
         self.running.fetch_add(1, Ordering::SeqCst);
         let _running = Call(&self.running);
         self.gate.notified().await;
@@ -622,7 +619,7 @@ async fn a_batch_is_under_one_lease() {
                     log.running.fetch_add(1, Ordering::SeqCst);
                     let _running = Call(&log.running);
                     gate.acquire().await.unwrap().forget();
-                    Ok::<_, &'static str>(())
+                    Ok::<_, ()>(all)
                 }
             })
             .unwrap()

@@ -18,12 +18,12 @@ use keylane_testkit::scenario::{
 };
 use keylane_testkit::{Act, Evidence, History, Script};
 
+use crate::support::boxed;
+
 /// Panics without calling the hook: what is expected need not be printed.
 fn panics(text: &'static str) -> ! {
     resume_unwind(Box::new(text))
 }
-
-type Answer = Result<u64, &'static str>;
 
 /// A message that goes off when it is told to.
 struct Mine {
@@ -59,17 +59,27 @@ impl Drop for Mine {
     }
 }
 
+/// Fails where the drop of the message panics.
+async fn handle(mine: Mine) -> Result<u64, &'static str> {
+    tokio::task::yield_now().await;
+    if mine.in_drop {
+        Err("it fails")
+    } else {
+        Ok(mine.key)
+    }
+}
+
 /// A handler that panics before there is a future.
 #[test]
 fn in_the_call_of_the_handler() {
     on_both(|| async {
         let orders = Dispatcher::builder(|n: &u64| n % 10)
-            .spawn(|n: u64| {
+            .spawn(boxed(|_, n| {
                 if n >= 10 {
                     panics("in the call");
                 }
-                async move { Ok::<_, ()>(n) }
-            })
+                async move { Ok(n) }
+            }))
             .unwrap();
         let failing = orders.submit(13).await.unwrap();
         let behind = orders.submit(3).await.unwrap();
@@ -183,13 +193,13 @@ fn in_the_drop_of_what_a_panic_carries() {
     }
     paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| n % 10)
-            .spawn(|n: u64| async move {
+            .spawn(boxed(|_, n| async move {
                 if n >= 10 {
                     let payload: Box<dyn Any + Send> = Box::new(Payload);
                     resume_unwind(payload);
                 }
-                Ok::<_, ()>(n)
-            })
+                Ok(n)
+            }))
             .unwrap();
         let failing = orders.submit(11).await.unwrap();
         let behind = orders.submit(1).await.unwrap();
@@ -211,7 +221,7 @@ fn in_the_clone_of_the_message() {
             let orders = Dispatcher::builder(|mine: &Mine| mine.key)
                 .retry(Retry::fixed(MS).max_attempts(2))
                 .on_exhausted(policy)
-                .spawn(|mine: Mine| async move { Answer::Ok(mine.key) })
+                .spawn(handle)
                 .unwrap();
             let bad = Mine {
                 in_clone: true,
@@ -248,14 +258,7 @@ fn in_the_drop_of_the_message() {
             };
             let orders = builder
                 .lane_capacity(2, Overflow::DropOldest)
-                .spawn(|mine: Mine| async move {
-                    tokio::task::yield_now().await;
-                    if mine.in_drop {
-                        Err("it fails")
-                    } else {
-                        Answer::Ok(mine.key)
-                    }
-                })
+                .spawn(handle)
                 .unwrap();
             for _ in 0..50 {
                 for in_drop in [true, false, true, true] {
@@ -378,14 +381,14 @@ fn in_the_waker_of_a_receipt() {
     }
     paused().block_on(async {
         let (go, gone) = tokio::sync::watch::channel(false);
-        let orders = Dispatcher::builder(|_: &u64| 1)
-            .spawn(move |n: u64| {
+        let orders = Dispatcher::builder(|_: &u64| 1_u64)
+            .spawn(boxed(move |_, n| {
                 let mut gone = gone.clone();
                 async move {
                     gone.wait_for(|go| *go).await.map_err(|_| ())?;
-                    Ok::<_, ()>(n)
+                    Ok(n)
                 }
-            })
+            }))
             .unwrap();
         let waker = std::task::Waker::from(Arc::new(Touchy));
         let mut cx = TaskContext::from_waker(&waker);
@@ -436,7 +439,7 @@ fn in_the_key_function() {
             *n
         })
         .capacity(2)
-        .spawn(|n: u64| async move { Ok::<_, ()>(n) })
+        .spawn(boxed(|_, n| async move { Ok(n) }))
         .unwrap();
         for _ in 0..5 {
             let sender = orders.clone();

@@ -14,7 +14,11 @@ use std::sync::{Arc, Mutex};
 use keylane::Dispatcher;
 use keylane::error::ResizeError;
 use keylane::routing::HashLanes;
-use keylane_testkit::scenario::{Random, paused, threads, within};
+use keylane_testkit::scenario::{Message, Random, paused, scripted, threads, within};
+use keylane_testkit::{Act, History, Script};
+
+use self::support::hashed;
+use crate::support::boxed_in_lanes;
 
 const USERS: u64 = 200;
 
@@ -35,10 +39,10 @@ fn a_thousand_changes_under_load_break_no_order() {
     threads().block_on(async {
         let seen: Arc<Vec<Mutex<Seen>>> = Arc::new((0..USERS).map(|_| Mutex::default()).collect());
         let watched = Arc::clone(&seen);
-        let orders: HashLanes<(u64, u64), (), ()> =
+        let orders: HashLanes<(u64, u64)> =
             Dispatcher::hash_lanes(lanes(4), |order: &(u64, u64)| order.0)
                 .capacity(2_000)
-                .spawn(move |(user, number): (u64, u64)| {
+                .spawn(boxed_in_lanes(move |_, (user, number)| {
                     let seen = Arc::clone(&watched);
                     async move {
                         {
@@ -54,7 +58,7 @@ fn a_thousand_changes_under_load_break_no_order() {
                         seen[user as usize].lock().unwrap().running = false;
                         Ok(())
                     }
-                })
+                }))
                 .unwrap();
         let stop = Arc::new(AtomicU64::new(0));
         let load = {
@@ -87,12 +91,11 @@ fn a_thousand_changes_under_load_break_no_order() {
 #[test]
 fn no_lanes_are_refused_and_the_end_ends_a_change() {
     paused().block_on(async {
-        let orders: HashLanes<u64, (), ()> = Dispatcher::hash_lanes(lanes(1), |order: &u64| *order)
-            .spawn(|_: u64| std::future::pending())
-            .unwrap();
+        let script = Script::new(&History::new()).otherwise(Act::never());
+        let orders = hashed(1).spawn(scripted(script)).unwrap();
         assert_eq!(orders.resize(0).await, Err(ResizeError::Zero));
         assert_eq!(orders.resize(usize::MAX).await, Err(ResizeError::TooMany));
-        orders.send(1).await.unwrap();
+        orders.send(Message::new(1, 1)).await.unwrap();
         tokio::task::yield_now().await;
         let change = {
             let orders = orders.clone();
@@ -100,7 +103,7 @@ fn no_lanes_are_refused_and_the_end_ends_a_change() {
         };
         tokio::task::yield_now().await;
         for order in 2..100 {
-            orders.send(order).await.unwrap();
+            orders.send(Message::new(order, order)).await.unwrap();
         }
         let report = orders.abort().await;
         assert_eq!(report.handed_back, 99);

@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::error::{Failure, ReceiptError};
-use keylane::{Context, Retry, RetryBudget};
+use keylane::{Retry, RetryBudget};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, dispatcher, paused, quiet, scripted,
 };
 use keylane_testkit::{Act, Event, Evidence, History, Id, Script, ScriptError};
+
+use crate::support::boxed;
 
 /// How long after the first start each attempt of a message started, in milliseconds.
 fn attempts_of(history: &History, of: Id) -> Vec<u64> {
@@ -203,24 +205,24 @@ fn each_attempt_knows_its_number_its_key_and_gets_the_message_again() {
     paused().block_on(async {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
-        let orders = keylane::Dispatcher::builder(|text: &String| text.len())
+        let orders = keylane::Dispatcher::builder(|n: &u64| n % 10)
             .retry(Retry::fixed(MS).max_attempts(3))
-            .spawn(move |ctx: Context<usize>, text: String| {
+            .spawn(boxed(move |ctx, n| {
                 log.lock()
                     .unwrap()
-                    .push((ctx.attempt(), ctx.key().copied(), text));
+                    .push((ctx.attempt(), ctx.key().copied(), n));
                 async move {
                     if ctx.attempt() < 3 {
-                        Err("not yet")
+                        Err(())
                     } else {
-                        Ok(ctx.attempt())
+                        Ok(u64::from(ctx.attempt()))
                     }
                 }
-            })
+            }))
             .unwrap();
-        let receipt = orders.submit("four".to_owned()).await.unwrap();
+        let receipt = orders.submit(74).await.unwrap();
         assert_eq!(receipt.await.unwrap(), 3);
-        let expected: Vec<_> = (1..=3).map(|n| (n, Some(4), "four".to_owned())).collect();
+        let expected: Vec<_> = (1..=3).map(|n| (n, Some(4), 74)).collect();
         assert_eq!(*seen.lock().unwrap(), expected);
         let stats = orders.stats();
         assert_eq!((stats.failures, stats.retries, stats.done), (2, 2, 1));

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use keylane::error::{ReceiptError, ReserveError, SendError, TrySendError};
-use keylane::{Context, Dispatcher, Overflow, Retry};
+use keylane::{Dispatcher, Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, SECOND, assert_nothing_left, assert_report_adds_up, dispatcher, on_both,
     paused, quiet, scripted, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 use tokio::time::Instant;
+
+use crate::support::boxed;
 
 /// Two messages in flight at the gate, two behind them.
 async fn busy() -> (Producer, Gate) {
@@ -257,32 +259,34 @@ fn dropping_every_handle_hands_halted_messages_back_to_their_receipts() {
 /// A handler is told when it may stop early: on `close` and `abort`, and not while draining.
 #[test]
 fn handlers_hear_of_close_and_not_of_drain() {
+    const TO_ITS_END: u64 = 1;
+    const TOLD_TO_STOP: u64 = 2;
     paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
-            .spawn(|ctx: Context<u64>, _: u64| async move {
+            .spawn(boxed(|ctx, _| async move {
                 tokio::select! {
-                    () = ctx.cancelled() => Ok::<_, ()>("told to stop"),
-                    () = tokio::time::sleep(10 * SECOND) => Ok("to its end"),
+                    () = ctx.cancelled() => Ok(TOLD_TO_STOP),
+                    () = tokio::time::sleep(10 * SECOND) => Ok(TO_ITS_END),
                 }
-            })
+            }))
             .unwrap();
         let first = orders.submit(1).await.unwrap();
         quiet().await;
         let drain = tokio::spawn(orders.drain().into_future());
-        assert_eq!(first.await, Ok("to its end"));
+        assert_eq!(first.await, Ok(TO_ITS_END));
         drain.await.unwrap();
 
         let orders = Dispatcher::builder(|n: &u64| *n)
-            .spawn(|ctx: Context<u64>, _: u64| async move {
+            .spawn(boxed(|ctx, _| async move {
                 assert!(!ctx.is_cancelled());
                 ctx.cancelled().await;
-                Ok::<_, ()>(ctx.is_cancelled())
-            })
+                ctx.is_cancelled().then_some(TOLD_TO_STOP).ok_or(())
+            }))
             .unwrap();
         let first = orders.submit(1).await.unwrap();
         quiet().await;
         let report = orders.close().await;
-        assert_eq!(first.await, Ok(true));
+        assert_eq!(first.await, Ok(TOLD_TO_STOP));
         assert_eq!(report.done, 1);
     });
 }
@@ -297,14 +301,14 @@ fn nothing_is_left_of_a_dispatcher_that_has_ended() {
             let weak = Arc::downgrade(&held);
             let metrics = tokio::runtime::Handle::current().metrics();
             let orders = Dispatcher::builder(|n: &u64| n % 3)
-                .spawn(move |n: u64| {
+                .spawn(boxed(move |_, n| {
                     let held = Arc::clone(&held);
                     async move {
                         tokio::time::sleep(MS).await;
                         drop(held);
-                        Ok::<_, ()>(n)
+                        Ok(n)
                     }
-                })
+                }))
                 .unwrap();
             for n in 0..20 {
                 orders.send(n).await.unwrap();

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use keylane::Dispatcher;
 use keylane_testkit::scenario::{MS, paused, threads, until, within};
 
+use crate::support::boxed;
+
 #[test]
 fn a_handler_that_blocks_in_its_call_is_reported_once() {
     reported_once(true);
@@ -22,7 +24,7 @@ fn reported_once(in_call: bool) {
         let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
         let orders = Dispatcher::builder(|n: &u64| *n)
             .stuck_after(4 * MS)
-            .spawn(move |n: u64| {
+            .spawn(boxed(move |_, n| {
                 let (entered, blocked) = (entered.clone(), Arc::clone(&blocked));
                 // On the thread, and not by waiting in the future: this is what must not be done.
                 let block = move || {
@@ -38,9 +40,9 @@ fn reported_once(in_call: bool) {
                     if let Some(block) = block {
                         block();
                     }
-                    Ok::<_, ()>(n)
+                    Ok(n)
                 }
-            })
+            }))
             .unwrap();
         let receipt = orders.submit(1).await.unwrap();
         within(inside.recv()).await.unwrap();
@@ -64,10 +66,10 @@ fn a_handler_that_waits_is_not_stuck() {
     paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .stuck_after(4 * MS)
-            .spawn(|n: u64| async move {
+            .spawn(boxed(|_, n| async move {
                 tokio::time::sleep(1_000 * MS).await;
-                Ok::<_, ()>(n)
-            })
+                Ok(n)
+            }))
             .unwrap();
         orders.send(1).await.unwrap();
         assert_eq!(orders.drain().await.done, 1);

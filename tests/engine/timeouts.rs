@@ -10,6 +10,8 @@ use keylane_testkit::scenario::{
 use keylane_testkit::{Act, Event, Evidence, Gate, History, Outcome, Script};
 use tokio::time::Instant;
 
+use crate::support::boxed;
+
 #[test]
 fn the_future_is_dropped_before_its_key_goes_on() {
     paused().block_on(async {
@@ -93,18 +95,20 @@ fn the_context_knows_the_deadline() {
     paused().block_on(async {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
-        let handler = move |ctx: Context<u64>, _: u64| {
+        let handler = move |ctx: Context<u64>, n: u64| {
             log.lock().unwrap().push((ctx.deadline(), ctx.time_left()));
-            async move { Ok::<(), ()>(()) }
+            async move { Ok(n) }
         };
         let orders = Dispatcher::builder(|n: &u64| *n)
             .attempt_timeout(3 * SECOND)
-            .spawn(handler.clone())
+            .spawn(boxed(handler.clone()))
             .unwrap();
         orders.send(1).await.unwrap();
         let started = Instant::now();
         orders.drain().await;
-        let without = Dispatcher::builder(|n: &u64| *n).spawn(handler).unwrap();
+        let without = Dispatcher::builder(|n: &u64| *n)
+            .spawn(boxed(handler))
+            .unwrap();
         without.send(1).await.unwrap();
         without.drain().await;
         let seen = seen.lock().unwrap();

@@ -1,6 +1,5 @@
 //! G8: panics, time-outs, cancelled callers and lost wake-ups leave no lane stuck.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -13,6 +12,8 @@ use keylane_testkit::scenario::{
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Rule, Script};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::support::boxed;
 
 /// How an attempt can go wrong.
 fn mishaps() -> [(&'static str, Act); 9] {
@@ -173,12 +174,12 @@ fn lanes_by_the_thousand_whose_handlers_wait() {
             let dispatcher = Dispatcher::builder(|message: &u64| message % KEYS)
                 .concurrency(concurrency)
                 .capacity(1_000)
-                .spawn(|message: u64| async move {
+                .spawn(boxed(|_, message| async move {
                     for _ in 0..message / 7 % 4 {
                         tokio::task::yield_now().await;
                     }
-                    Ok::<_, Infallible>(())
-                })
+                    Ok(message)
+                }))
                 .unwrap();
             let sender = dispatcher.clone();
             let sending = tokio::spawn(async move {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use keylane::error::BoxError;
-use keylane::{DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
+use keylane::{Builder, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
 use keylane_testkit::scenario::paused;
 use tracing::Instrument;
 
@@ -27,32 +27,47 @@ fn order() -> Order {
     }
 }
 
-/// Sends an order that fails twice, with an inner span of the handler's own.
-macro_rules! fail_twice {
-    ($builder:expr) => {{
-        let orders = $builder
-            .retry(Retry::fixed(Duration::from_secs(1)).max_attempts(3))
-            .spawn(|ctx: keylane::Context<String>, order: Order| async move {
-                let work = async {
-                    tokio::task::yield_now().await;
-                    assert_eq!(order.text, PAYLOAD);
-                    if ctx.attempt() < 3 { Err("no") } else { Ok(()) }
-                };
-                let inner = tracing::info_span!(target: "keylane", "inner");
-                work.instrument(inner).await
-            })
-            .unwrap();
-        orders.send(order()).await.unwrap();
-        orders.send(order()).await.unwrap();
-        orders.drain().await;
-    }};
+/// A dispatcher whose keys are users.
+fn by_user()
+-> Builder<String, Order, &'static str, impl Fn(&Order) -> Option<String> + Send + Sync + 'static> {
+    Dispatcher::builder(|order: &Order| order.user.clone())
+}
+
+/// Sends two orders that fail twice, with an inner span of the handler's own.
+async fn fail_twice(
+    builder: Builder<
+        String,
+        Order,
+        &'static str,
+        impl Fn(&Order) -> Option<String> + Send + Sync + 'static,
+    >,
+) {
+    let orders = builder
+        .retry(Retry::fixed(Duration::from_secs(1)).max_attempts(3))
+        .spawn(|ctx: keylane::Context<String>, order: Order| async move {
+            let work = async {
+                tokio::task::yield_now().await;
+                assert_eq!(order.text, PAYLOAD);
+                if ctx.attempt() < 3 {
+                    Err("no")
+                } else {
+                    Ok(order.text)
+                }
+            };
+            let inner = tracing::info_span!(target: "keylane", "inner");
+            work.instrument(inner).await
+        })
+        .unwrap();
+    orders.send(order()).await.unwrap();
+    orders.send(order()).await.unwrap();
+    orders.drain().await;
 }
 
 #[test]
 fn a_span_for_each_attempt_with_the_hash_of_the_key() {
     paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
-        fail_twice!(Dispatcher::builder(|order: &Order| order.user.clone()));
+        fail_twice(by_user()).await;
         let spans = recorder.spans();
         let messages: Vec<_> = spans
             .iter()
@@ -98,7 +113,7 @@ fn a_span_for_each_attempt_with_the_hash_of_the_key() {
 fn the_key_itself_by_choice() {
     paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
-        fail_twice!(Dispatcher::builder(|order: &Order| order.user.clone()).trace_keys());
+        fail_twice(by_user().trace_keys()).await;
         let spans = recorder.spans();
         let span = spans
             .iter()
@@ -181,7 +196,7 @@ fn a_keyless_message_is_shown_as_such() {
     paused().block_on(async {
         let (recorder, _recording) = Recorder::start();
         let orders = Dispatcher::key_by_opt(|_: &u32| None::<u32>)
-            .spawn(|_: u32| async move { Ok::<(), ()>(()) })
+            .spawn(|_: u32| async move { Ok::<(), &'static str>(()) })
             .unwrap();
         orders.send(1).await.unwrap();
         orders.drain().await;
@@ -210,9 +225,9 @@ fn trouble_is_logged_without_keys_and_payloads() {
             } else {
                 OnExhausted::dead_letter(Refuses)
             };
-            let orders = Dispatcher::builder(|order: &Order| order.user.clone())
+            let orders = by_user()
                 .on_exhausted(policy)
-                .spawn(|_: Order| async move { Err::<(), _>("broke") })
+                .spawn(|_: Order| async move { Err::<String, _>("broke") })
                 .unwrap();
             orders.send(order()).await.unwrap();
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -254,13 +269,11 @@ fn trouble_is_logged_without_keys_and_payloads() {
 #[test]
 fn debug_shows_no_keys_and_no_payloads() {
     paused().block_on(async {
-        let builder = Dispatcher::builder(|order: &Order| order.user.clone());
+        let builder = by_user();
         let mut shown = format!("{builder:?}");
         let orders = builder
             .capacity(2)
-            .spawn(|ctx: keylane::Context<String>, _: Order| async move {
-                Ok::<_, String>(format!("{ctx:?}"))
-            })
+            .spawn(|ctx: keylane::Context<String>, _: Order| async move { Ok(format!("{ctx:?}")) })
             .unwrap();
         let receipt = orders.submit(order()).await.unwrap();
         shown += &format!(

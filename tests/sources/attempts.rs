@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use keylane::source::{Features, Outcome};
 use keylane::{Context, Dispatcher, OnExhausted, Retry};
 use keylane_testkit::scenario::{MS, SECOND, quiet, settle};
-use keylane_testkit::{Act, Gate, LetterBox, Script};
+use keylane_testkit::{Act, Gate, LetterBox, Script, ScriptError};
 use tokio::time::Instant;
 
 use crate::given::Given;
@@ -233,12 +233,12 @@ async fn the_count_of_a_source_without_a_guard_stands() {
         let (source, told) = Given::new(features, [(1, 2), (2, 3), (3, 0)]);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let starts = Arc::clone(&seen);
-        let items = Dispatcher::builder(|_: &u64| 7)
+        let items = Dispatcher::builder(|_: &u64| 7_u64)
             .retry(Retry::fixed(MS).max_attempts(3))
             .on_exhausted(OnExhausted::Discard)
             .spawn(move |context: Context<u64>, id: u64| {
                 starts.lock().unwrap().push((id, context.attempt()));
-                async { Ok::<(), std::convert::Infallible>(()) }
+                async { Ok::<(), ScriptError>(()) }
             })
             .unwrap();
         let intake = items.consume(source).unwrap();

@@ -1,13 +1,12 @@
 //! Batches of messages of a source: every way out of a batch is a way for all of its messages.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::source::{Features, Outcome};
 use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
-use keylane_testkit::{Act, Gate, History, Script};
+use keylane_testkit::{Act, Gate, History, Script, ScriptError};
 
 use crate::given::Given;
 use crate::support::{adds_up, until};
@@ -32,7 +31,7 @@ async fn a_batch_whose_first_message_is_given_up() {
         let handled = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&handled);
         let letters = keylane_testkit::LetterBox::new(&History::new());
-        let items = Dispatcher::builder(|_: &u64| 7)
+        let items = Dispatcher::builder(|_: &u64| 7_u64)
             .retry(Retry::fixed(MS).max_attempts(3))
             .batch(10, 10 * MS)
             .on_exhausted(match exhausted {
@@ -43,7 +42,7 @@ async fn a_batch_whose_first_message_is_given_up() {
             })
             .spawn_batches(move |batch: Vec<u64>| {
                 seen.lock().unwrap().push(batch);
-                async { Ok::<(), Infallible>(()) }
+                async { Ok::<(), ScriptError>(()) }
             })
             .unwrap();
         let intake = items.consume(source).unwrap();
@@ -97,7 +96,7 @@ async fn a_batch_whose_first_message_expires() {
                 if let Some(waits) = waits {
                     waits.await?;
                 }
-                Ok::<(), keylane_testkit::ScriptError>(())
+                Ok::<(), ScriptError>(())
             }
         })
         .unwrap();

@@ -6,7 +6,7 @@ use keylane::source::{Features, Outcome};
 use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_testkit::reference::{Call, Fate, MessageState};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
-use keylane_testkit::{Act, Evidence, Script};
+use keylane_testkit::{Act, Evidence, Script, ScriptError};
 
 use crate::given::Given;
 use crate::support::{Orders, Rig, adds_up, id_of, message, orders, plain, scripted, until};
@@ -103,10 +103,10 @@ async fn a_direct_message_halts_its_key() {
 
 /// Consumes three messages of one key, of which the last one stands for the others, and fails.
 async fn fails_as_one(source: Given) -> Intake {
-    let items = Dispatcher::builder(|_: &u64| 7)
+    let items = Dispatcher::builder(|_: &u64| 7_u64)
         .coalesce(Coalesce::keep_latest())
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(|id: u64| async move { Err::<(), u64>(id) })
+        .spawn(|id: u64| async move { Err::<(), _>(ScriptError::Error(id)) })
         .unwrap();
     items.lane(&7).pause();
     let intake = items.consume(source).unwrap();

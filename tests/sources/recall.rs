@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use keylane::source::{Deliveries, Delivery, Features, Received, Settlement, Source, SourceError};
 use keylane::{Dispatcher, OnExhausted};
+use keylane_testkit::ScriptError;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -182,14 +183,14 @@ async fn what_is_on_its_way_at_the_recall_goes_back() {
     let passes = gate.clone();
     let started = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&started);
-    let items = Dispatcher::builder(|_: &u64| 7)
+    let items = Dispatcher::builder(|_: &u64| 7_u64)
         .on_exhausted(OnExhausted::Halt)
         .spawn(move |id: u64| {
             seen.lock().unwrap().push(id);
             let passes = passes.clone();
             async move {
                 passes.pass().await;
-                Ok::<(), std::convert::Infallible>(())
+                Ok::<(), ScriptError>(())
             }
         })
         .unwrap();

@@ -1,6 +1,5 @@
 //! Sources that fail in any of their calls, and are opened again.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use keylane::consume::IntakeState;
@@ -8,7 +7,7 @@ use keylane::source::{Deliveries, Features, Received, Settlement, Source, Source
 use keylane::{Dispatcher, OnExhausted};
 use keylane_testkit::reference::{Call, Loss};
 use keylane_testkit::scenario::{MS, SECOND, quiet};
-use keylane_testkit::{Act, Gate};
+use keylane_testkit::{Act, Gate, ScriptError};
 use tokio::time::Instant;
 
 use crate::support::{Rig, adds_up, plain, settings, stats_add_up, until};
@@ -213,7 +212,7 @@ impl Source for OneFails {
 async fn a_source_that_stalls_while_one_of_its_parts_fails() {
     let orders = Dispatcher::builder(|id: &u64| *id)
         .on_exhausted(OnExhausted::Halt)
-        .spawn(async |_| Ok::<_, Infallible>(()))
+        .spawn(async |_| Ok::<_, ScriptError>(()))
         .unwrap();
     let intake = orders.consume_with(OneFails, settings()).unwrap();
     tokio::time::sleep(9 * SECOND).await;

@@ -12,6 +12,8 @@ use keylane_testkit::scenario::{MS, paused, threads};
 use keylane_testkit::{Gate, History, LetterBox};
 use tokio::time::Instant;
 
+use crate::support::boxed;
+
 /// What happened, without the time, to be compared.
 fn text(event: Event<u64>) -> String {
     match event {
@@ -44,7 +46,7 @@ async fn a_dead_letter_is_an_event_when_the_sink_has_it() {
     let orders = Dispatcher::key_by_opt(|n: &u64| (*n > 0).then_some(*n))
         .retry(Retry::fixed(1_000 * MS).max_attempts(2))
         .on_exhausted(OnExhausted::dead_letter(letters.sink(|n: &u64| *n)))
-        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .spawn(boxed(|_| async move { Err("no") }))
         .unwrap();
     let start = Instant::now();
     let mut events = orders.events();
@@ -77,7 +79,9 @@ async fn a_discarded_message_is_an_event_with_and_without_a_clone_kept() {
             false => orders,
         };
         let orders = orders
-            .spawn(|n: u64| async move { if n == 1 { Err("no") } else { Ok(()) } })
+            .spawn(boxed(
+                |n| async move { if n == 1 { Err("no") } else { Ok(n) } },
+            ))
             .unwrap();
         let events = orders.events();
         for n in [1, 2] {
@@ -96,7 +100,7 @@ fn a_subscriber_that_hears_of_a_halt_can_act_on_it() {
     threads().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .on_exhausted(OnExhausted::Halt)
-            .spawn(|_: u64| async move { Err::<(), _>("no") })
+            .spawn(boxed(|_| async move { Err("no") }))
             .unwrap();
         let mut events = orders.events();
         for n in 0..200 {
@@ -147,13 +151,13 @@ async fn a_full_lane_is_an_event_by_its_policy() {
         let orders = Dispatcher::builder(|n: &u64| *n)
             .lane_capacity(4, policy)
             .overflow_sink(letters.sink(|n: &u64| *n))
-            .spawn(move |_: u64| {
+            .spawn(boxed(move |n| {
                 let pass = shut.pass();
                 async move {
                     pass.await;
-                    Ok::<_, &'static str>(())
+                    Ok(n)
                 }
-            })
+            }))
             .unwrap();
         let events = orders.events();
         for _ in 0..2 {
@@ -175,7 +179,7 @@ async fn a_full_lane_is_an_event_by_its_policy() {
 async fn a_lane_of_one_is_full_with_its_first_message() {
     let orders = Dispatcher::builder(|n: &u64| *n)
         .lane_capacity(1, Overflow::Wait)
-        .spawn(|_: u64| async move { Ok::<_, &'static str>(()) })
+        .spawn(boxed(|n| async move { Ok(n) }))
         .unwrap();
     let events = orders.events();
     orders.send(1).await.unwrap();
@@ -190,14 +194,14 @@ fn a_handler_that_blocks_is_an_event_once() {
         let blocked = Arc::new(Mutex::new(blocked));
         let orders = Dispatcher::builder(|n: &u64| *n)
             .stuck_after(4 * MS)
-            .spawn(move |_: u64| {
+            .spawn(boxed(move |n| {
                 let blocked = Arc::clone(&blocked);
                 async move {
                     // What must not be done.
                     blocked.lock().unwrap().recv().unwrap();
-                    Ok::<_, ()>(())
+                    Ok(n)
                 }
-            })
+            }))
             .unwrap();
         let mut events = orders.events();
         orders.send(3).await.unwrap();
@@ -214,7 +218,7 @@ fn a_handler_that_blocks_is_an_event_once() {
 async fn a_subscriber_that_never_reads_blocks_nothing_and_counts_its_loss() {
     let orders = Dispatcher::builder(|n: &u64| *n)
         .event_capacity(10)
-        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .spawn(boxed(|_| async move { Err("no") }))
         .unwrap();
     let mut events = orders.events();
     for n in 0..1_000 {
@@ -236,7 +240,7 @@ async fn the_stream_ends_for_each_that_waits_however_the_dispatcher_ends() {
     // By a call, by the last handle, and after the end.
     let plain = || {
         Dispatcher::builder(|n: &u64| *n)
-            .spawn(|_: u64| async move { Ok::<_, ()>(()) })
+            .spawn(boxed(|n| async move { Ok(n) }))
             .unwrap()
     };
     let orders = plain();
@@ -257,7 +261,7 @@ fn the_stream_ends_with_the_runtime() {
     let runtime = paused();
     let (orders, mut events) = runtime.block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
-            .spawn(|_: u64| std::future::pending::<Result<(), ()>>())
+            .spawn(boxed(|_| std::future::pending()))
             .unwrap();
         orders.send(1).await.unwrap();
         tokio::task::yield_now().await;
@@ -273,7 +277,7 @@ fn the_stream_ends_with_the_runtime() {
 #[tokio::test(start_paused = true)]
 async fn recv_that_is_dropped_takes_nothing() {
     let orders = Dispatcher::builder(|n: &u64| *n)
-        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .spawn(boxed(|_| async move { Err("no") }))
         .unwrap();
     let mut events = orders.events();
     assert!(events.recv().now_or_never().is_none());
@@ -298,7 +302,7 @@ impl Wake for Bomb {
 #[tokio::test(start_paused = true)]
 async fn a_waker_that_panics_does_no_harm() {
     let orders = Dispatcher::builder(|n: &u64| *n)
-        .spawn(|_: u64| async move { Err::<(), _>("no") })
+        .spawn(boxed(|_| async move { Err("no") }))
         .unwrap();
     let (mut bad, mut good) = (orders.events(), orders.events());
     let waker = Waker::from(Arc::new(Bomb));
@@ -317,7 +321,7 @@ async fn a_waker_that_panics_does_no_harm() {
 async fn no_capacity_is_refused() {
     let built = Dispatcher::builder(|n: &u64| *n)
         .event_capacity(0)
-        .spawn(|_: u64| async move { Ok::<_, ()>(()) });
+        .spawn(boxed(|n| async move { Ok(n) }));
     assert_eq!(built.unwrap_err(), BuildError::Zero("event_capacity"));
 }
 
@@ -332,14 +336,15 @@ async fn a_gap_is_an_event_when_its_time_has_come() {
             vec!["gap 7 2..=4", "halted 7 0 versions 2 to 4 are missing"],
         ),
     ] {
-        let version = |change: &(u64, u64)| change.1;
-        let changes = Dispatcher::builder(|change: &(u64, u64)| change.0)
+        // Change 72 is version 2 of key 7.
+        let version = |change: &u64| change % 10;
+        let changes = Dispatcher::builder(|change: &u64| change / 10)
             .sequence(Sequence::contiguous(version).gap_timeout(patience, on_gap))
-            .spawn(|_: (u64, u64)| async { Ok::<(), ()>(()) })
+            .spawn(boxed(|change| async move { Ok(change) }))
             .unwrap();
         let mut events = changes.events();
-        for version in [1, 6, 5] {
-            changes.send((7, version)).await.unwrap();
+        for change in [71, 76, 75] {
+            changes.send(change).await.unwrap();
         }
         tokio::time::sleep(patience - MS).await;
         assert_eq!(events.try_recv().map(text), None, "{on_gap:?}");

@@ -5,8 +5,10 @@ use std::collections::HashMap;
 use futures::FutureExt;
 use keylane::watching::{HotBy, HotKey};
 use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
+use keylane_testkit::Gate;
 use keylane_testkit::scenario::{MS, Random, SECOND};
-use keylane_testkit::{Gate, Pass};
+
+use crate::support::{Handler, boxed};
 
 fn keys(hottest: &[HotKey<u64>]) -> Vec<u64> {
     hottest.iter().map(|hot| hot.key).collect()
@@ -28,12 +30,10 @@ fn zipf(n: u64, seed: u64) -> impl Iterator<Item = u64> {
 }
 
 /// A handler that waits at the gate.
-fn waits_at(gate: &Gate) -> impl Fn(u64) -> Passing + Send + Sync + 'static {
+fn waits_at(gate: &Gate) -> Handler {
     let gate = gate.clone();
-    move |_| gate.pass().map(Ok)
+    boxed(move |n| gate.pass().map(move |()| Ok(n)))
 }
-
-type Passing = futures::future::Map<Pass, fn(()) -> Result<(), ()>>;
 
 #[tokio::test(start_paused = true)]
 async fn the_deepest_of_a_zipf_load_are_found_in_their_order() {
@@ -115,16 +115,16 @@ async fn a_key_that_is_blocked_for_long_is_found_by_age() {
     let shut = gate.clone();
     let orders = Dispatcher::builder(|n: &u64| *n)
         .concurrency(64)
-        .spawn(move |n: u64| {
+        .spawn(boxed(move |n| {
             let pass = (n == BLOCKED).then(|| shut.pass());
             async move {
                 match pass {
                     Some(pass) => pass.await,
                     None => tokio::time::sleep(MS).await,
                 }
-                Ok::<_, ()>(())
+                Ok(n)
             }
-        })
+        }))
         .unwrap();
     // Enough of them that each place has been taken and left before.
     for n in 0..10_000 {
@@ -157,7 +157,9 @@ async fn heads_that_wait_for_a_retry_or_a_decision_are_found_by_the_age_of_their
             false => orders.retry(Retry::fixed(40 * SECOND)),
         };
         let orders = orders
-            .spawn(|n: u64| async move { if n < 3_000 { Err("no") } else { Ok(()) } })
+            .spawn(boxed(|n| async move {
+                if n < 3_000 { Err("no") } else { Ok(n) }
+            }))
             .unwrap();
         // More than there are places: the oldest stay.
         for n in 0..3_000 {
@@ -184,33 +186,36 @@ async fn the_busiest_are_those_whose_handlers_have_waited_longest_in_sum() {
     let gate = Gate::new();
     // Key 1 waits for 10 ms, 100 times. Key 2 for 300 ms, once. The others for next to nothing.
     let shut = gate.clone();
-    let orders = Dispatcher::builder(|(key, _): &(u64, u64)| *key)
+    // Message 1,010 is one of key 1 that takes 10 ms; message 1,000 waits at the gate besides.
+    let orders = Dispatcher::builder(|n: &u64| n / 1_000)
         .concurrency(8)
         // Sampled each 10 ms.
         .stuck_after(40 * MS)
-        .spawn(move |(_, ms): (u64, u64)| {
+        .spawn(boxed(move |n| {
+            let ms = n % 1_000;
             let pass = (ms == 0).then(|| shut.pass());
             async move {
                 tokio::time::sleep(MS * u32::try_from(ms).unwrap()).await;
                 if let Some(pass) = pass {
                     pass.await;
                 }
-                Ok::<_, ()>(())
+                Ok(n)
             }
-        })
+        }))
         .unwrap();
-    orders.send((2, 300)).await.unwrap();
+    orders.send(2_300).await.unwrap();
     for n in 0..100 {
-        orders.send((1, 10)).await.unwrap();
+        orders.send(1_010).await.unwrap();
         for other in 0..20 {
-            orders.send((1_000 + n * 20 + other, 1)).await.unwrap();
+            let key = 1_000 + n * 20 + other;
+            orders.send(key * 1_000 + 1).await.unwrap();
         }
     }
     tokio::time::sleep(2 * SECOND).await;
     // Only keys with a lane are shown.
     assert_eq!(orders.hottest(9, HotBy::Busy).await, []);
     for key in [3, 2, 1] {
-        orders.send((key, 0)).await.unwrap();
+        orders.send(key * 1_000).await.unwrap();
     }
     tokio::time::sleep(50 * MS).await;
     let hottest = orders.hottest(9, HotBy::Busy).await;
@@ -232,7 +237,7 @@ async fn the_busiest_are_those_whose_handlers_have_waited_longest_in_sum() {
 #[tokio::test(start_paused = true)]
 async fn no_key_is_hot_where_nothing_waits() {
     let orders = Dispatcher::builder(|n: &u64| *n)
-        .spawn(|_: u64| async move { Ok::<_, ()>(()) })
+        .spawn(boxed(|n| async move { Ok(n) }))
         .unwrap();
     for by in [HotBy::Depth, HotBy::Age, HotBy::Busy] {
         assert_eq!(orders.hottest(10, by).await, []);

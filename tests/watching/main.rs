@@ -8,3 +8,4 @@
 mod events;
 mod hottest;
 mod rest;
+mod support;

@@ -8,6 +8,8 @@ use keylane::Dispatcher;
 use keylane::watching::{Event, HotBy};
 use keylane_testkit::scenario::{MS, SECOND, within};
 
+use crate::support::boxed;
+
 /// A handler that blocks is found, however long nothing happened before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_after_a_rest_is_found() {
@@ -15,12 +17,12 @@ async fn a_handler_that_blocks_after_a_rest_is_found() {
     let blocked = Mutex::new(blocked);
     let orders = Dispatcher::builder(|n: &u64| *n)
         .stuck_after(4 * MS)
-        .spawn(move |n: u64| {
+        .spawn(boxed(move |n| {
             if n > 0 {
                 blocked.lock().unwrap().recv().unwrap();
             }
-            async move { Ok::<_, ()>(n) }
-        })
+            async move { Ok(n) }
+        }))
         .unwrap();
     let mut events = orders.events();
     for n in 1..=3 {
@@ -43,13 +45,13 @@ async fn a_handler_that_blocks_after_a_rest_is_found() {
 /// Handlers that run alone, with a rest before each, and for less than a tick.
 #[tokio::test(start_paused = true)]
 async fn short_handlers_between_rests_are_as_busy_as_they_are() {
-    let orders = Dispatcher::builder(|_: &u64| 1)
+    let orders = Dispatcher::builder(|_: &u64| 1_u64)
         // Ticks each 250 ms.
         .stuck_after(SECOND)
-        .spawn(|ms: u64| async move {
+        .spawn(boxed(|ms| async move {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            Ok::<_, ()>(())
-        })
+            Ok(ms)
+        }))
         .unwrap();
     for _ in 0..100 {
         orders.submit(100).await.unwrap().await.unwrap();
@@ -70,10 +72,10 @@ async fn short_handlers_between_rests_are_as_busy_as_they_are() {
 async fn a_long_rest_is_not_busy_time() {
     let orders = Dispatcher::builder(|n: &u64| *n)
         .stuck_after(SECOND)
-        .spawn(|_: u64| async move {
+        .spawn(boxed(|n| async move {
             tokio::time::sleep(3 * SECOND).await;
-            Ok::<_, ()>(())
-        })
+            Ok(n)
+        }))
         .unwrap();
     for n in 1..=3 {
         tokio::time::sleep(10 * SECOND).await;

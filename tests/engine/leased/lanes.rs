@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::office::{AsU64, LINGER, Leases, settle};
+use crate::support::boxed_in_lanes;
 
 /// A user, and the number of its message.
 type Order = (u64, u64);
@@ -26,7 +27,7 @@ impl AsU64 for HashLane {
 type Log = Arc<Mutex<Vec<(u64, u64, u64, u64)>>>;
 
 struct Rig {
-    lanes: HashLanes<Order, (), &'static str>,
+    lanes: HashLanes<Order>,
     leases: Leases,
     log: Log,
     /// Each handler takes a permit.
@@ -53,7 +54,7 @@ impl Rig {
         };
         let lanes = Dispatcher::hash_lanes(lanes, |order: &Order| order.0)
             .leased_by(leases.clone())
-            .spawn(handler)
+            .spawn(boxed_in_lanes(handler))
             .unwrap();
         Self {
             lanes,

@@ -8,6 +8,7 @@ use keylane::Dispatcher;
 use tokio::time::sleep;
 
 use super::office::{AsU64, Call, Leases, MS};
+use crate::support::boxed;
 
 /// A key that knows how many of it there are.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ async fn keys_by_the_hundred_thousand_leave_nothing_behind() {
             if message.is_multiple_of(7) {
                 tokio::task::yield_now().await;
             }
-            Ok::<_, &'static str>(())
+            Ok::<_, ()>(message)
         })
         .unwrap();
     let mut most = 0;
@@ -102,7 +103,7 @@ async fn leases_come_and_go_under_load() {
         let (running, started) = (Arc::clone(&running), Arc::clone(&started));
         Dispatcher::builder(|message: &u64| message % 8)
             .leased_by(leases.clone())
-            .spawn(move |context: keylane::Context<u64>, message: u64| {
+            .spawn(boxed(move |context, message| {
                 let (running, started) = (Arc::clone(&running), Arc::clone(&started));
                 async move {
                     assert!(context.lease_token().is_some());
@@ -113,9 +114,9 @@ async fn leases_come_and_go_under_load() {
                     if message.is_multiple_of(3) {
                         sleep(MS / 4).await;
                     }
-                    Ok::<_, &'static str>(())
+                    Ok(message)
                 }
-            })
+            }))
             .unwrap()
     };
     let thief = leases.steal_in_turn(8);

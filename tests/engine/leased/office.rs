@@ -13,6 +13,8 @@ use keylane::{Builder, Dispatcher, Receipt};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
+use crate::support::boxed;
+
 pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const LINGER: Duration = Duration::from_millis(100);
@@ -246,7 +248,7 @@ impl AsU64 for u64 {
 
 /// `10 * key + n`.
 pub(super) type Message = u64;
-pub(super) type Lanes = Dispatcher<u64, Message, (), &'static str>;
+pub(super) type Lanes = Dispatcher<u64, Message, u64, ()>;
 
 /// What handlers have done.
 #[derive(Default)]
@@ -276,7 +278,7 @@ pub(super) fn key(message: &Message) -> u64 {
 }
 
 pub(super) fn builder()
--> Builder<u64, Message, &'static str, impl Fn(&Message) -> Option<u64> + Send + Sync + 'static> {
+-> Builder<u64, Message, (), impl Fn(&Message) -> Option<u64> + Send + Sync + 'static> {
     Dispatcher::builder(key)
 }
 
@@ -288,7 +290,7 @@ pub(super) struct Rig {
     pub(super) gate: Arc<Semaphore>,
 }
 
-pub(super) fn rig<F>(leases: &Leases, builder: Builder<u64, Message, &'static str, F>) -> Rig
+pub(super) fn rig<F>(leases: &Leases, builder: Builder<u64, Message, (), F>) -> Rig
 where
     F: Fn(&Message) -> Option<u64> + Send + Sync + 'static,
 {
@@ -305,16 +307,19 @@ where
                 let _running = Call(&log.running);
                 match message % 10 {
                     9 => gate.acquire().await.unwrap().forget(),
-                    8 => return Err("as told"),
+                    8 => return Err(()),
                     _ => {}
                 }
                 log.done.lock().unwrap().push(message);
-                Ok(())
+                Ok(message)
             }
         }
     };
     Rig {
-        lanes: builder.leased_by(leases.clone()).spawn(handler).unwrap(),
+        lanes: builder
+            .leased_by(leases.clone())
+            .spawn(boxed(handler))
+            .unwrap(),
         leases: leases.clone(),
         log,
         gate,
@@ -326,7 +331,7 @@ pub(super) fn plain(leases: &Leases) -> Rig {
 }
 
 impl Rig {
-    pub(super) async fn submit(&self, message: Message) -> Receipt<Message, (), &'static str> {
+    pub(super) async fn submit(&self, message: Message) -> Receipt<Message, u64, ()> {
         self.lanes.submit(message).await.unwrap()
     }
 

@@ -13,6 +13,7 @@ use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
 use super::lanes;
 use super::support::{Producer, begin, finish, hashed, users};
+use crate::support::boxed_in_lanes;
 
 /// A user and a number.
 type Order = (u64, u64);
@@ -96,13 +97,13 @@ fn rates_priorities_and_deadlines_keep_the_order_of_each_user() {
             };
             let lanes = lanes
                 .concurrency(2)
-                .spawn(move |order: Order| {
+                .spawn(boxed_in_lanes(move |_, order| {
                     seen.note(&[order]);
                     async {
                         tokio::task::yield_now().await;
                         Ok(())
                     }
-                })
+                }))
                 .unwrap();
             assert_eq!(live(lanes, ledger).await.done, 150 * 30, "{setting}");
         }
@@ -121,13 +122,13 @@ fn coalescing_lanes_lose_none_without_saying_so() {
                     false => Coalesce::keep_latest(),
                     true => Coalesce::keep_first(),
                 })
-                .spawn(move |order: Order| {
+                .spawn(boxed_in_lanes(move |_, order| {
                     seen.note(&[order]);
                     async {
                         tokio::task::yield_now().await;
                         Ok(())
                     }
-                })
+                }))
                 .unwrap();
             let report = live(lanes, ledger).await;
             assert_eq!(report.done + report.coalesced, report.accepted);

@@ -44,7 +44,7 @@ pub use message::{Message, Numbered};
 pub use producer::Producer;
 pub use random::Random;
 pub use receipts::{Receipts, outcome};
-pub use runtime::{on_both, paused, threads};
+pub use runtime::{TestRuntime, on_both, paused, threads};
 pub use trials::{cases, repeats, seed};
 pub use wait::{MS, SECOND, drop_after_polls, quiet, settle, until, within, within_years};
 pub use wakes::Wakes;

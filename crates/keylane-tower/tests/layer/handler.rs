@@ -1,6 +1,5 @@
 //! Services as handlers of a dispatcher.
 
-use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,7 @@ use tower_test::mock;
 
 #[tokio::test]
 async fn a_service_handles_messages() {
-    let service = service_fn(|n: u64| async move { Ok::<_, Infallible>(n * 2) });
+    let service = service_fn(|n: u64| async move { Ok::<_, String>(n * 2) });
     let numbers = Dispatcher::builder(|n: &u64| *n)
         .spawn(ServiceHandler::new(service))
         .unwrap();
@@ -24,7 +23,7 @@ async fn a_service_handles_messages() {
 
 #[tokio::test]
 async fn readiness_is_back_pressure() {
-    let (service, mut handle) = mock::pair::<u64, ()>();
+    let (service, mut handle) = mock::pair::<u64, u64>();
     handle.allow(0);
     let service = ServiceBuilder::new()
         .map_err(|error: tower::BoxError| error.to_string())
@@ -50,8 +49,8 @@ async fn readiness_is_back_pressure() {
     assert!(!fifth.is_finished());
     handle.allow(5);
     for _ in 0..5 {
-        let (_, reply) = handle.next_request().await.unwrap();
-        reply.send_response(());
+        let (n, reply) = handle.next_request().await.unwrap();
+        reply.send_response(n);
     }
     fifth.await.unwrap().unwrap();
     assert_eq!(numbers.drain().await.done, 5);
@@ -77,7 +76,7 @@ async fn a_service_may_know_which_attempt_it_is() {
 
 #[tokio::test]
 async fn a_service_that_fails_to_be_ready_is_a_failed_attempt() {
-    let (service, mut handle) = mock::pair::<u64, ()>();
+    let (service, mut handle) = mock::pair::<u64, u64>();
     handle.send_error("gone");
     let service = ServiceBuilder::new()
         .map_err(|error: tower::BoxError| error.to_string())
@@ -104,10 +103,10 @@ impl Clone for Unclonable {
 
 impl Service<u64> for Unclonable {
     type Response = u64;
-    type Error = Infallible;
-    type Future = Ready<Result<u64, Infallible>>;
+    type Error = String;
+    type Future = Ready<Result<u64, String>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), String>> {
         Poll::Ready(Ok(()))
     }
 
@@ -119,7 +118,7 @@ impl Service<u64> for Unclonable {
 #[tokio::test]
 async fn a_handler_whose_clone_panics_costs_one_attempt() {
     let handler = ServiceHandler::new(Unclonable(Arc::default()));
-    let numbers = Dispatcher::builder(|_: &u64| ()).spawn(handler).unwrap();
+    let numbers = Dispatcher::builder(|_: &u64| 1_u64).spawn(handler).unwrap();
     let [first, second] = [1, 2].map(|n| numbers.try_submit(n).unwrap());
     let failed = first.await.unwrap_err();
     assert!(matches!(
