@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
-use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
 use keylane::{Context, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};

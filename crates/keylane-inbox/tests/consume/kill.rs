@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
-use keylane::consume::IntakeSettings;
-use keylane::discipline::Sequence;
 use keylane::discipline::Sequence;
 use keylane::source::RawMessage;
 use keylane::{Context, OnExhausted, Retry};

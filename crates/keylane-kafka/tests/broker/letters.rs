@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::{Intake, IntakeSettings};
-use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, LetterCause, RawMessage, Source, SourceLetter};
 use keylane::{OnExhausted, Retry};
 use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer, Redrive, RedriveError};

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use keylane::OnExhausted;
 use keylane::consume::IntakeSettings;
-use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
 use tokio::sync::Semaphore;
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use keylane::OnExhausted;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
-use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane_kafka::{Builder, KafkaSource, Producer, Redrive, RedriveError};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
@@ -126,7 +125,7 @@ fn builder_as(topic: &Topic, user: &str) -> (String, KafkaSourceBuilder) {
     (group, builder)
 }
 
-fn intake_of(builder: Builder) -> Intake {
+fn intake_of(builder: KafkaSourceBuilder) -> Intake {
     let consumer = by_key()
         .on_exhausted(OnExhausted::Halt)
         .spawn(boxed(|_: RawMessage| async { Ok(()) }))

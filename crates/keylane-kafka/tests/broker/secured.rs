@@ -7,7 +7,7 @@ use std::sync::Arc;
 use keylane::OnExhausted;
 use keylane::consume::IntakeState;
 use keylane::source::RawMessage;
-use keylane_kafka::{Builder, KafkaSource, Producer};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer};
 use testkit_servers::Kafka;
 
 use crate::handlers::{boxed, by_key};

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
-use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListQueue, RedisError};

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
-use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListQueue};

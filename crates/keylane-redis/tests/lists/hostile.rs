@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::OnExhausted;
 use keylane::consume::{Intake, IntakeSettings};
-use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use redis::aio::MultiplexedConnection;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::consume::IntakeSettings;
-use keylane::consume::IntakeSettings;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};

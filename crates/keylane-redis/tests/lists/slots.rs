@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylane::consume::IntakeSettings;
-use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_leases::Leases;

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::consume::IntakeSettings;
 use keylane::error::BoxError;
 use keylane::source::{RawMessage, Received, Source as _};
 use keylane::{Dispatcher, OnExhausted};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane::consume::{Intake, IntakeReport, IntakeSettings, IntakeStats};
 use keylane::error::BoxError;
 use keylane::source::{
     Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,

@@ -359,7 +359,7 @@ async fn letter_without_rights(kind: Kind) {
         .spawn(boxed(handler))
         .unwrap();
     let mut events = dispatcher.events();
-    let source = decoded(inbox.source_with(SourceSettings::new().ttl(SOON)));
+    let source = decoded(inbox.source_with(SourceSettings::new().lease(SOON)));
     let intake = dispatcher.consume(source).unwrap();
     service.revoke("insert", "keylane_letters").await;
     let accepts = service.owner.inbox().await.inbox();
