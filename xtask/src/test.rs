@@ -1,8 +1,7 @@
 //! `cargo xtask test`: everything that a change must pass.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::Error;
@@ -196,6 +195,7 @@ fn tests_and_examples(
     let schedulers = schedules::SCHEDULERS.iter();
     let mut jobs: Vec<Job> = schedulers.map(|name| schedules(count, name)).collect();
     jobs.push(doc_tests(WORKSPACE));
+    // None where the sources came without their git history.
     let turn = rotation::turn();
     for program in built.iter().filter(|program| program.harness) {
         let mut job = test(program);
@@ -206,7 +206,7 @@ fn tests_and_examples(
     }
     for example in built.iter().filter(|program| program.kind == "example") {
         let name = format!("example {}", example.name);
-        if example.name == "replay" && !has_history(workspace::root()) {
+        if example.name == "replay" && turn.is_none() {
             steps.skip(&name, "these sources came without their git history");
         } else {
             jobs.push(self::example(name, example));
@@ -277,14 +277,6 @@ fn example(name: String, program: &Executable) -> Job {
         limit: Some(LIMIT),
         shows: Shows::Success,
     }
-}
-
-fn has_history(folder: &Path) -> bool {
-    let mut git = Command::new("git");
-    git.current_dir(folder)
-        .args(["rev-parse", "--verify", "--quiet", "HEAD"]);
-    git.stdout(Stdio::null()).stderr(Stdio::null());
-    git.status().is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]
