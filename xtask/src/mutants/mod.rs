@@ -24,7 +24,7 @@ mod table;
 mod trial;
 mod verdicts;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
@@ -165,35 +165,51 @@ fn switched<'a>(
     chosen: &[&'a Planted],
     run: &mut Run<'a>,
 ) -> Result<Vec<&'a Planted>, Error> {
-    let switches = switches_of(tree, chosen);
+    let mut switches = switches_of(tree, chosen);
     let (switched, mut alone) = chosen
         .iter()
         .partition::<Vec<&'a Planted>, _>(|planted| switches.has(&planted.name));
-    let mut groups: Vec<Vec<&Planted>> = Vec::new();
+    let mut groups: VecDeque<Vec<&Planted>> = VecDeque::new();
     for planted in switched {
         let id = planted.build_id();
         match groups.iter_mut().find(|group| group[0].build_id() == id) {
             Some(group) => group.push(planted),
-            None => groups.push(vec![planted]),
+            None => groups.push_back(vec![planted]),
         }
     }
-    let woven = tree.replace(switches.woven(|path| tree.read(path))?)?;
-    for group in groups {
+    let mut woven = tree.replace(switches.woven(|path| tree.read(path))?)?;
+    while let Some(group) = groups.pop_front() {
         let (package, target, _) = group[0].build_id();
         println!("building {package} {target} with {} bugs", group.len());
-        let test = match trial::build(tree, group[0]) {
-            Ok(test) => test,
-            Err(error) => {
-                println!("    one by one, because together {error}");
-                alone.extend(group);
+        let error = match trial::build(tree, group[0]) {
+            Ok(test) => {
+                for planted in group {
+                    run.baseline(Ok(&test), planted);
+                    let bug = Bug::Switched(&planted.name);
+                    run.plant(planted, |limit| trial::run(&test, planted, bug, limit))?;
+                }
                 continue;
             }
+            Err(error) => error,
         };
-        for planted in group {
-            run.baseline(Ok(&test), planted);
-            let bug = Bug::Switched(&planted.name);
-            run.plant(planted, |limit| trial::run(&test, planted, bug, limit))?;
+        let blamed = switches.blamed(&error);
+        if blamed.is_empty() {
+            println!("    one by one, because together {error}");
+            alone.extend(group);
+            continue;
         }
+        // These are left to be planted alone, which says what the compiler says of each.
+        for name in &blamed {
+            println!("    without {name}, which does not compile");
+            switches.remove(name);
+        }
+        groups.push_front(group);
+        for group in &mut groups {
+            alone.extend(group.extract_if(.., |planted| blamed.contains(&planted.name)));
+        }
+        groups.retain(|group| !group.is_empty());
+        woven.revert()?;
+        woven = tree.replace(switches.woven(|path| tree.read(path))?)?;
     }
     woven.revert()?;
     Ok(alone)

@@ -89,7 +89,7 @@ impl Switches {
         let mut files: BTreeMap<_, _> = self
             .files
             .iter()
-            .map(|(path, file)| (path.clone(), file.woven()))
+            .map(|(path, file)| (path.clone(), file.woven().text))
             .collect();
         let homes: BTreeSet<_> = self.files.keys().map(|path| home_of(path)).collect();
         for home in homes {
@@ -101,11 +101,63 @@ impl Switches {
         }
         Ok(files.into_iter().collect())
     }
+
+    /// The bugs whose bodies do not compile, as `errors`, the compiler's output, shows.
+    ///
+    /// Two bodies whose types differ are one error, and it may show the other one of them.
+    pub(super) fn blamed(&self, errors: &str) -> BTreeSet<String> {
+        let mut places: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
+        for (path, line, column) in error_places(errors) {
+            places.entry(path).or_default().push((line, column));
+        }
+        let mut blamed = BTreeSet::new();
+        for (path, places) in places {
+            let Some(woven) = self.files.get(path).map(File::woven) else {
+                continue;
+            };
+            let names = places.into_iter().filter_map(|place| woven.bug_at(place));
+            blamed.extend(names.map(str::to_owned));
+        }
+        blamed
+    }
+
+    /// Takes the bug out again.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.names.remove(name);
+        for file in self.files.values_mut() {
+            for planted in file.planted.values_mut() {
+                planted.retain(|(other, _)| other != name);
+            }
+        }
+    }
+}
+
+/// A file with all its bugs in it.
+struct Woven<'a> {
+    text: String,
+    /// Where each bug is, its switch included. The body without a bug belongs to the last one.
+    bugs: Vec<(Range<usize>, &'a str)>,
+}
+
+impl<'a> Woven<'a> {
+    /// The bug at a line and a column, as the compiler counts them.
+    fn bug_at(&self, (line, column): (usize, usize)) -> Option<&'a str> {
+        let before: usize = self
+            .text
+            .split_inclusive('\n')
+            .take(line - 1)
+            .map(str::len)
+            .sum();
+        let characters = self.text.get(before..)?.char_indices();
+        let at = before + characters.map(|(at, _)| at).nth(column - 1)?;
+        let bug = self.bugs.iter().find(|(range, _)| range.contains(&at));
+        bug.map(|&(_, name)| name)
+    }
 }
 
 impl File {
-    fn woven(&self) -> String {
-        let mut text = String::new();
+    fn woven(&self) -> Woven<'_> {
+        let (mut text, mut bugs) = (String::new(), Vec::new());
         let mut end = 0;
         for (number, body) in self.bodies.iter().enumerate() {
             text += &self.text[end..body.start];
@@ -114,17 +166,42 @@ impl File {
                 text += "{ ";
             }
             for (name, with_bug) in planted {
+                let start = text.len();
                 write!(text, "if crate::planted::is(\"{name}\") {with_bug} else ")
                     .expect("a string has room");
+                bugs.push((start..text.len(), &**name));
             }
             text += &self.text[body.clone()];
             if !planted.is_empty() {
+                bugs.last_mut().expect("there is one").0.end = text.len();
                 text += " }";
             }
             end = body.end;
         }
-        text + &self.text[end..]
+        text += &self.text[end..];
+        Woven { text, bugs }
     }
+}
+
+/// Where each error of the compiler's output is: a path, a line and a column, from 1.
+fn error_places(errors: &str) -> impl Iterator<Item = (&str, usize, usize)> {
+    let mut is_error = false;
+    errors.lines().filter_map(move |line| {
+        if line.starts_with("error") {
+            is_error = true;
+        } else if line.starts_with("warning") {
+            is_error = false;
+        }
+        // The first place of an error is its own. Those of its notes follow.
+        let place = line
+            .trim_start()
+            .strip_prefix("--> ")
+            .filter(|_| is_error)?;
+        is_error = false;
+        let mut parts = place.rsplitn(3, ':');
+        let (column, line) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        (line > 0 && column > 0).then_some((parts.next()?, line, column))
+    })
 }
 
 /// The file at the top of the crate that has this file.
@@ -273,6 +350,42 @@ mod tests {
         );
         let both = text.replace("bug", "other") + SWITCH;
         assert_eq!(files[2].1, both);
+    }
+
+    #[test]
+    fn a_bug_that_does_not_compile_is_known_by_its_place_and_is_taken_out() {
+        let before = "fn f() -> u8 {\n    1\n}\nfn g() {}\n";
+        let path = "crates/keylane/src/a.rs";
+        let mut switches = Switches::default();
+        for (name, with_bug) in [("one", "2"), ("other", "é()"), ("third", "3")] {
+            let after = before.replace('1', with_bug);
+            switches.add(name, vec![change(path, before, &after)]);
+        }
+        let errors = format!(
+            "warning: unused\n --> {path}:2:5\nerror[E0425]: no `é`\n  --> {path}:4:5\n   |\n\
+             note: see\n  --> {path}:2:5\nerror: could not compile `keylane`\n"
+        );
+        assert_eq!(
+            switches.blamed(&errors),
+            BTreeSet::from(["other".to_owned()])
+        );
+        let at = |place: &str| switches.blamed(&format!("error: no\n --> {path}:{place}\n"));
+        assert_eq!(at("1:17"), BTreeSet::from(["one".to_owned()]));
+        assert_eq!(at("5:12"), BTreeSet::from(["third".to_owned()]));
+        assert_eq!(
+            at("9:4"),
+            BTreeSet::new(),
+            "no bug is in the other function"
+        );
+        assert_eq!(at("90:1"), BTreeSet::new());
+        switches.remove("other");
+        assert!(!switches.has("other"));
+        let two = "fn f() -> u8 { if crate::planted::is(\"one\") {\n    2\n} \
+                   else if crate::planted::is(\"third\") {\n    3\n} else {\n    1\n} }\nfn g() {}\n";
+        assert_eq!(woven(&switches), two);
+        switches.remove("one");
+        switches.remove("third");
+        assert_eq!(woven(&switches), before);
     }
 
     #[test]
