@@ -13,8 +13,8 @@ use keylane::source::RawMessage;
 use keylane::{Context, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::Id;
+use keylane_testkit::scenario::by_key;
 
-use crate::handlers::by_key;
 use crate::logged::{Line, Log, Logged};
 use crate::support::{id_of, key_of, open};
 

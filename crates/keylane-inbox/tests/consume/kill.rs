@@ -16,11 +16,10 @@ use keylane::discipline::Sequence;
 use keylane::source::RawMessage;
 use keylane::{Context, OnExhausted, Retry};
 use keylane_inbox::{Letter, LetterKind, NewMessage};
-use keylane_testkit::scenario::Random;
+use keylane_testkit::scenario::{Random, by_key};
 use keylane_testkit::{Acceptance, Evidence, History, Id, Key, Outcome, Violation};
 use tempfile::TempDir;
 
-use crate::handlers::by_key;
 use crate::logged::{Line, Log, Logged, parse};
 use crate::support::{id_of, open};
 

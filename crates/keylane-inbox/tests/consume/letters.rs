@@ -7,9 +7,9 @@ use keylane::consume::Intake;
 use keylane::source::RawMessage;
 use keylane_inbox::LetterKind;
 use keylane_inbox::store::Settled;
+use keylane_testkit::scenario::{boxed, by_key};
 use keylane_testkit::{Act, Gate, Id, Script};
 
-use crate::handlers::{boxed, by_key};
 use crate::hindered::Hindered;
 use crate::support::{MS, Orders, Rig, adds_up, id_of, orders, scripted, settings, until};
 

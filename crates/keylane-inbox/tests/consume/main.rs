@@ -11,7 +11,6 @@ mod conformance;
 mod crash;
 mod done;
 mod endings;
-mod handlers;
 mod hindered;
 mod kill;
 mod letters;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use keylane::source::RawMessage;
 use keylane::{Context, OnExhausted};
 use keylane_inbox::{Inbox, NewMessage, SyncMode};
+use keylane_testkit::scenario::by_key;
 use tempfile::TempDir;
 
-use crate::handlers::by_key;
 use crate::support::{id_of, key_of, open};
 
 /// Messages of each shape in the test command.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use keylane::source::RawMessage;
 use keylane_inbox::SourceSettings;
+use keylane_testkit::scenario::{boxed, by_key};
 use keylane_testkit::{Act, Evidence, Gate};
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{MS, Rig, adds_up, orders, scripted, settings, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

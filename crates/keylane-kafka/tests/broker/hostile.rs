@@ -15,10 +15,10 @@ use keylane::source::{
 use keylane_kafka::{KafkaPosition, KafkaSource, Producer, Redrive, SpoolTopic};
 use keylane_spool::{SinkError, Spool, SpoolSink, Spooled, async_trait};
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 use tokio::time::{sleep, timeout};
 
-use crate::handlers::{boxed, by_key};
 use crate::logs::transactions;
 use crate::stage::{Member, Stage, id_of, message, until, waiting};
 use crate::support::{PATIENCE, Topic, shared, show_log};

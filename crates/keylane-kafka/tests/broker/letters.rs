@@ -12,9 +12,9 @@ use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, LetterCause, RawMessage, Source, SourceLetter};
 use keylane::{OnExhausted, Retry};
 use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer, Redrive, RedriveError};
+use keylane_testkit::scenario::{boxed, by_key};
 use tokio::time::Instant;
 
-use crate::handlers::{boxed, by_key};
 use crate::stage::{Stage, id_of, message, until};
 use crate::support::{PATIENCE, Topic};
 

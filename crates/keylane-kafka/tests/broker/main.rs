@@ -7,7 +7,6 @@ mod bequests;
 mod codecs;
 mod conformance;
 mod control;
-mod handlers;
 mod hostile;
 mod hot_keys;
 mod leaderless;

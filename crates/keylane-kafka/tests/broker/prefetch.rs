@@ -8,9 +8,9 @@ use keylane::consume::IntakeSettings;
 use keylane::{OnExhausted, Overflow};
 use keylane_kafka::Record;
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::boxed;
 use tokio::time::timeout;
 
-use crate::handlers::boxed;
 use crate::rebalances::taken_out;
 use crate::records::{Order, orders};
 use crate::stage::{Stage, until};

@@ -15,10 +15,9 @@ use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Overflow};
 use keylane_kafka::{KafkaSource, metadata};
-use keylane_testkit::scenario::Random;
+use keylane_testkit::scenario::{Random, boxed, by_key};
 use tokio::time::sleep;
 
-use crate::handlers::{boxed, by_key};
 use crate::rebalances::{rebalances, takes};
 use crate::stage::{id_of, message, place_of, until};
 use crate::support::{Topic, shared, show_log};

@@ -11,8 +11,8 @@ use keylane::source::RawMessage;
 use keylane::{Builder, Dispatcher, OnExhausted, Overflow};
 use keylane_kafka::{Keyless, Record};
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::{boxed, by_key};
 
-use crate::handlers::{boxed, by_key};
 use crate::stage::{Stage, message, until};
 
 /// All parts of a record.

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use keylane::OnExhausted;
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
+use keylane_testkit::scenario::{boxed, by_key};
 use tokio::sync::Semaphore;
 
-use crate::handlers::{boxed, by_key};
 use crate::stage::{Stage, place_of, until};
 
 /// The record that is larger than the capacity.

@@ -7,11 +7,11 @@ use keylane::OnExhausted;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
 use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError};
+use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use crate::handlers::{boxed, by_key};
 use crate::stage::{message, until};
 use crate::support::{PATIENCE, Topic, show_log};
 

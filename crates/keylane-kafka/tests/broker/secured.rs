@@ -8,9 +8,9 @@ use keylane::OnExhausted;
 use keylane::consume::IntakeState;
 use keylane::source::RawMessage;
 use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer};
+use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 
-use crate::handlers::{boxed, by_key};
 use crate::stage::{message, until};
 use crate::support::{Topic, show_log};
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
+use keylane_testkit::scenario::boxed;
 use serde_json::Value;
 use testkit_servers::Kafka;
 use tokio::task::LocalSet;
 
-use crate::handlers::boxed;
 use crate::logs::commit;
 use crate::records::Order;
 use crate::stage::until;

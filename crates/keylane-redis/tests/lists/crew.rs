@@ -10,13 +10,12 @@ use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListQueue, RedisError};
-use keylane_testkit::scenario::Random;
+use keylane_testkit::scenario::{Random, boxed, by_key};
 use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::handlers::{boxed, by_key};
 use crate::sink::Sink;
 use crate::state::{beside, check_idle};
 use crate::story::Story;

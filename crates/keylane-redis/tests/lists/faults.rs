@@ -11,7 +11,7 @@ use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListQueue};
-use keylane_testkit::scenario::Random;
+use keylane_testkit::scenario::{Random, boxed, by_key};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use testkit_servers::proxy::{Direction, Proxy};
@@ -19,7 +19,6 @@ use testkit_servers::{Fsync, Redis, RedisKind};
 use tokio::time::{sleep, timeout};
 
 use crate::crew::{Crew, message, read};
-use crate::handlers::{boxed, by_key};
 use crate::late::Late;
 use crate::state::{beside, check};
 use crate::support::{builder, connect, new_name, own, until};

@@ -9,6 +9,7 @@ use keylane::OnExhausted;
 use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
+use keylane_testkit::scenario::{boxed, by_key};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use testkit_servers::RedisKind;
@@ -16,7 +17,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::direct::Direct;
-use crate::handlers::{boxed, by_key};
 use crate::late::Late;
 use crate::state::{beside, check, check_idle};
 use crate::support::{builder, connect, new_name, own, shared, until};

@@ -22,6 +22,3 @@ mod slots;
 mod state;
 mod story;
 mod support;
-
-#[path = "../support/handlers.rs"]
-mod handlers;

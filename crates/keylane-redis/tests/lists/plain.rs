@@ -10,11 +10,11 @@ use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use keylane_spool::Spool;
+use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::RedisKind;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{builder, new_name, shared};
 
 /// A list of its own, and the settings of its queue.

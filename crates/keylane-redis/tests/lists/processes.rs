@@ -11,13 +11,12 @@ use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ListKey, ListQueue, Redis};
-use keylane_testkit::scenario::Random;
+use keylane_testkit::scenario::{Random, boxed, by_key};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
-use crate::handlers::{boxed, by_key};
 use crate::sink::{Entry, Place, Sink, What};
 use crate::state::{beside, check, check_idle};
 use crate::story::{Fault, Story};

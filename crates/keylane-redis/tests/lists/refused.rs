@@ -9,11 +9,11 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{ListBuilder, ListQueue};
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::{boxed, by_key};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, cmd};
 use testkit_servers::{Redis, RedisKind};
 
-use crate::handlers::{boxed, by_key};
 use crate::state::check_idle;
 use crate::support::{builder, connect, new_name, own, shared, until};
 

@@ -9,11 +9,11 @@ use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_leases::Leases;
 use keylane_redis::{ListQueue, Quota, Redis, RedisLeases, SharedRate, StreamSource};
+use keylane_testkit::scenario::{boxed, by_key};
 use redis::cmd;
 use testkit_servers::{RedisCluster, RedisKind};
 
 use crate::crew::{Crew, read};
-use crate::handlers::{boxed, by_key};
 use crate::state::check;
 use crate::support::{connect, until};
 

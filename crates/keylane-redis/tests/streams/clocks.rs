@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use keylane::OnExhausted;
 use keylane::source::RawMessage;
+use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::{Redis, RedisKind};
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, show_log, texts, until};
 
 const HOUR: i64 = 3_600;

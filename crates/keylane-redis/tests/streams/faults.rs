@@ -11,11 +11,11 @@ use keylane::{Dispatcher, OnExhausted};
 use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::{Redis, StreamSource, StreamStart};
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::{boxed, by_key};
 use redis::Value;
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::Proxy;
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{Client, Driven, builder, new_name, own, payloads, shared, texts, until};
 
 /// A group that is removed is created again at its old place: open entries come again, and no

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use keylane::source::{LetterCause, RawMessage, Received, Source as _, SourceLetter};
 use keylane::{OnExhausted, Retry};
+use keylane_testkit::scenario::{boxed, by_key};
 use redis::Value;
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::Proxy;
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{
     Client, Driven, Handed, builder, new_name, own, payloads, shared, texts, until,
 };

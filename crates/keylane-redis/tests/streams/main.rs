@@ -21,6 +21,3 @@ mod rebalances;
 mod sinks;
 mod support;
 mod unable;
-
-#[path = "../support/handlers.rs"]
-mod handlers;

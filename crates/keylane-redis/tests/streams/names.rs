@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keylane::OnExhausted;
 use keylane::source::RawMessage;
 use keylane_redis::{Redis, StreamSource};
+use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::RedisKind;
-
-use crate::handlers::{boxed, by_key};
 
 /// Two streams with two groups; stream and group together have the same text: each source gets its
 /// own entries.

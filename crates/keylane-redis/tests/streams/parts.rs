@@ -10,10 +10,10 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_redis::{StreamSource, StreamTrim};
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::{boxed, by_key};
 use redis::Value;
 use testkit_servers::RedisKind;
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{Client, builder, new_name, shared, until};
 
 pub(crate) struct Consumed {

@@ -14,12 +14,11 @@ use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_redis::partition_of;
-use keylane_testkit::scenario::Random;
+use keylane_testkit::scenario::{Random, boxed, by_key};
 use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{Client, builder, new_name, own, show_log, until};
 
 const PARTITIONS: u32 = 6;

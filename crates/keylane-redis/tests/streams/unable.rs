@@ -11,10 +11,10 @@ use keylane_leases::Leases;
 use keylane_leases::error::AcquireError;
 use keylane_redis::{Redis, RedisLeases, StreamSource};
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::{boxed, by_key};
 use redis::Value;
 use testkit_servers::{Fsync, RedisCluster, RedisKind};
 
-use crate::handlers::{boxed, by_key};
 use crate::parts::{acked, add, allow, consume, consume_behind, source, url};
 use crate::support::{Client, LEASE, builder, new_name, shared, until};
 

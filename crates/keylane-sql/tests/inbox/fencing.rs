@@ -7,12 +7,12 @@ use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables, sqlx};
+use keylane_testkit::scenario::{boxed, by_key};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, PgConnection, PgPool, Row};
 use tokio::time::{Instant, timeout};
 
-use crate::handlers::{boxed, by_key};
 use crate::support::process::{Process, end_with_parent};
 use crate::support::{Kind, Place};
 

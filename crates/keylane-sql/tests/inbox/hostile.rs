@@ -10,9 +10,9 @@ use keylane::{OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_inbox::error::AcceptError;
 use keylane_sql::{Settings, SourceSettings, SqlInbox, Tables};
+use keylane_testkit::scenario::{boxed, by_key};
 use tokio::time::{Instant, sleep};
 
-use crate::handlers::{boxed, by_key};
 use crate::support::{Kind, Place};
 
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -9,9 +9,9 @@ use keylane::source::RawMessage;
 use keylane_inbox::NewMessage;
 use keylane_sql::SourceSettings;
 use keylane_testkit::Gate;
+use keylane_testkit::scenario::{boxed, by_key};
 use tokio::time::sleep;
 
-use crate::handlers::{boxed, by_key};
 use crate::rig::decoded;
 use crate::support::{Kind, Place};
 

@@ -8,7 +8,6 @@ mod clock;
 mod entering;
 mod faults;
 mod fencing;
-mod handlers;
 mod histories;
 mod hostile;
 mod keyless;

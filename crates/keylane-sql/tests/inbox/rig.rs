@@ -19,11 +19,11 @@ use keylane_inbox::NewMessage;
 use keylane_sql::{
     Database, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables, sqlx,
 };
+use keylane_testkit::scenario::by_key;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use testkit_servers::{Dump, MariaDb, Postgres};
 use tokio::time::{Instant, sleep};
 
-use crate::handlers::by_key;
 use crate::support::{Kind, Place};
 
 /// How long the claims of a worker last in these tests.

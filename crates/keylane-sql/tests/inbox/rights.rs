@@ -11,9 +11,9 @@ use keylane::{OnExhausted, Retry};
 use keylane_inbox::NewMessage;
 use keylane_sql::error::ErrorKind;
 use keylane_sql::{Claim, Database, SourceSettings};
+use keylane_testkit::scenario::{boxed, by_key};
 use tokio::time::{Instant, sleep};
 
-use crate::handlers::{boxed, by_key};
 use crate::rig::{Log, What, Work, Worker, decoded, message, until};
 use crate::support::{Kind, Place};
 

@@ -8,11 +8,11 @@ use keylane::OnExhausted;
 use keylane::source::RawMessage;
 use keylane_inbox::NewMessage;
 use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables};
+use keylane_testkit::scenario::{boxed, by_key};
 use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-use crate::handlers::{boxed, by_key};
 use crate::rig::Own;
 use crate::support::Kind;
 

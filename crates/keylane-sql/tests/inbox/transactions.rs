@@ -13,12 +13,12 @@ use keylane_sql::error::CommitError;
 use keylane_sql::{
     Claim, Committed, Database, Settings, SourceSettings, SqlInbox, SqlTransaction, Tables, sqlx,
 };
+use keylane_testkit::scenario::boxed;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use tokio::time::sleep;
 
-use crate::handlers::boxed;
 use crate::support::{Kind, Place};
 
 const KINDS: [Kind; 2] = [Kind::Postgres, Kind::MariaDb];

@@ -9,9 +9,9 @@ use keylane::OnExhausted;
 use keylane::consume::IntakeSettings;
 use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Settlement, Source, StartGuard};
 use keylane_sql::{Claim, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables};
+use keylane_testkit::scenario::{boxed, by_key};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::handlers::{boxed, by_key};
 use crate::rig::{Lock, decoded, until};
 use crate::support::{Kind, Place};
 

@@ -1,6 +1,5 @@
 //! The way of messages through a dispatcher while all is well.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use crate::conformance::harness::Site;
 use crate::conformance::message::{id_of, payload};
 use crate::conformance::stage::{A_WHILE, built, settings, spawn};
 use crate::gate::Gate;
+use crate::scenario::{boxed, by_key};
 use crate::script::{Act, Script};
 
 /// Many messages of several keys, handled in turns.
@@ -97,21 +97,17 @@ pub(in super::super) async fn room<T: Site>(mut stage: Stage<T>) -> Result {
 type Parcels = Arc<Mutex<Vec<(Option<Bytes>, Bytes)>>>;
 
 type Receiver = Dispatcher<Bytes, RawMessage, (), BoxError>;
-type Handled = std::result::Result<(), BoxError>;
-type Handler =
-    Box<dyn Fn(RawMessage) -> Pin<Box<dyn Future<Output = Handled> + Send>> + Send + Sync>;
 
 /// Returns a consumer that records what it handles. Its engine is compiled with this crate, and
 /// not again in each program that has dispatchers and handlers of these types.
 fn receiver(parcels: &Parcels) -> std::result::Result<Receiver, Broken> {
     let parcels = Arc::clone(parcels);
-    let handler: Handler = Box::new(move |message| {
+    let handler = boxed(move |message: RawMessage| {
         let mut seen = parcels.lock().unwrap_or_else(PoisonError::into_inner);
         seen.push((message.key, message.payload));
-        Box::pin(async { Ok(()) })
+        async { Ok(()) }
     });
-    let consumer = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone());
-    built(consumer.on_exhausted(OnExhausted::Halt).spawn(handler))
+    built(by_key().on_exhausted(OnExhausted::Halt).spawn(handler))
 }
 
 /// Keys and payloads arrive as they were sent.
