@@ -184,7 +184,7 @@ where
 
     #[cold]
     fn rehome(&mut self) {
-        let (Some(lanes), Some(places)) = (self.lanes, &self.dispatcher.engine.places) else {
+        let (Some(lanes), Some(places)) = (self.lanes, &self.dispatcher.engine.table.places) else {
             return;
         };
         for lane in self.aside.rehome(|key| places.hash_among(key, lanes)) {
@@ -268,7 +268,7 @@ where
         if self.room.is_some() {
             return Step::Wait;
         }
-        if engine.rate_gate().is_some() {
+        if engine.table.rate_gate().is_some() {
             return self.wait_for_room();
         }
         if self.places == 0 {
@@ -541,7 +541,7 @@ fn lane_of<K, M, O, E>(
 where
     K: Clone + PartialEq,
 {
-    let places = dispatcher.engine.places.as_ref();
+    let places = dispatcher.engine.table.places.as_ref();
     match (lanes, places, key) {
         (Some(lanes), Some(places), Some(key)) => places.hash_among(key, lanes),
         _ => hash,
@@ -550,7 +550,7 @@ where
 
 /// How many lanes there are, where their number may change.
 fn lanes_of<K, M, O, E>(dispatcher: &Dispatcher<K, M, O, E>) -> Option<usize> {
-    let places = dispatcher.engine.places.as_ref()?;
+    let places = dispatcher.engine.table.places.as_ref()?;
     Some(places.layout().lanes())
 }
 

@@ -69,7 +69,7 @@ where
         if effectively_once && engine.settings.discipline.store().is_none() {
             return Err(ConsumeError::NoVersions);
         }
-        engine.expect_sources();
+        engine.sources.expect();
         let (control, commands) = Control::new();
         let control = Arc::new(control);
         let driver = Driver::new(
@@ -81,7 +81,7 @@ where
         )?;
         engine.spawn_beside(driver.run());
         let engine = Arc::clone(engine);
-        let now = Now(Arc::new(move || engine.now()));
+        let now = Now(Arc::new(move || engine.clocks.now()));
         Ok(Intake::new(control, now))
     }
 }

@@ -94,7 +94,7 @@ where
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
         // Hardly any message has to wait, and then not even the future of the wait is made.
-        if self.engine.rate_gate().is_some() {
+        if self.engine.table.rate_gate().is_some() {
             self.wait_for_rates().await?;
         }
         loop {
@@ -143,7 +143,7 @@ where
 
     /// Waits while the rates of too many keys are remembered.
     pub(super) async fn wait_for_rates(&self) -> Result<(), Refusal> {
-        while let Some(gate) = self.engine.rate_gate() {
+        while let Some(gate) = self.engine.table.rate_gate() {
             if self.engine.room.messages.is_closed() {
                 return Err(Refusal::Closed);
             }
@@ -177,7 +177,7 @@ where
     /// The gate that this message has to pass, if its lane is full.
     #[inline]
     pub(crate) fn gate(&self, key: Option<&K>, hash: u64, message: &M) -> Option<Gate> {
-        let gate = self.engine.gate(hash, key?)?;
+        let gate = self.engine.table.gate(hash, key?)?;
         self.gate_for(gate, key, hash, message)
     }
 
@@ -189,7 +189,12 @@ where
             .version
             .as_ref()
             .map(|version| version(message));
-        let awaited = |version| self.engine.is_awaited(hash, key?, version).then_some(());
+        let awaited = |version| {
+            self.engine
+                .table
+                .is_awaited(hash, key?, version)
+                .then_some(())
+        };
         match version.and_then(awaited) {
             Some(()) => None,
             None => Some(gate),
@@ -232,7 +237,7 @@ where
         hash: u64,
         message: &M,
     ) -> Result<TakenRoom<'_>, Refusal> {
-        if self.engine.rate_gate().is_some() {
+        if self.engine.table.rate_gate().is_some() {
             return Err(Refusal::Full);
         }
         let count = self
@@ -384,12 +389,12 @@ where
             obligation.set_version(version(message));
         }
         let lifetime = address.lifetime.as_ref().and_then(|of| of(message));
-        if let Some(at) = lifetime.and_then(|lifetime| self.engine.expiry_after(lifetime)) {
-            self.engine.expect_untimely();
+        if let Some(at) = lifetime.and_then(|lifetime| self.engine.clocks.expiry_after(lifetime)) {
+            self.engine.slow_path.expect_untimely();
             obligation.set_expires_at(at);
         }
         if not_before.is_some() {
-            self.engine.expect_untimely();
+            self.engine.slow_path.expect_untimely();
             obligation.options_mut().not_before = not_before;
         }
     }

@@ -86,8 +86,8 @@ where
 
     /// Returns how deep the lane is, and why it waits; `None` if the key has no messages here.
     pub fn inspect(&self) -> Option<LaneView> {
-        let now = self.engine.now();
-        self.engine.inspect(&self.key, self.hash, now)
+        let now = self.engine.clocks.now();
+        self.engine.table.inspect(&self.key, self.hash, now)
     }
 
     /// Resumes a paused lane, tries a halted head again from attempt 1, or waits once more for

@@ -213,7 +213,7 @@ where
 
     /// When a message starts at the earliest that is sent now.
     pub(super) fn start_of(&self, when: impl Into<When>) -> Option<Instant> {
-        when.into().counted_from(|| self.engine.now())
+        when.into().counted_from(|| self.engine.clocks.now())
     }
 
     /// `not_before` is a function because a future that waits for room is smaller without it.

@@ -132,7 +132,7 @@ where
                 stage,
                 within,
             } = self;
-            let deadline = within.and_then(|within| engine.now().checked_add(within));
+            let deadline = within.and_then(|within| engine.clocks.now().checked_add(within));
             if let Some(deadline) = deadline {
                 engine.shutdown.limit(deadline);
             }

@@ -25,7 +25,7 @@ where
     /// A subscriber that does not keep up loses the oldest events and can count them; the engine
     /// never waits for it. Without a subscriber an event costs one relaxed load.
     pub fn events(&self) -> Events<K> {
-        self.engine.events()
+        self.engine.probe.events()
     }
 
     /// Returns the `most` hottest keys, the hottest first.
@@ -77,6 +77,6 @@ where
     /// # }
     /// ```
     pub async fn hottest(&self, most: usize, by: HotBy) -> Vec<HotKey<K>> {
-        self.engine.hottest(most, by).await
+        self.engine.table.hottest(most, by).await
     }
 }

@@ -1,10 +1,13 @@
 //! Everything that waits for time: heads in backoff, lanes that wait, messages that come later.
 
+use std::time::Duration;
+
 use keylane_lanes::Timers;
-use keylane_rt::Handle;
 use keylane_rt::atomic::{AtomicUsize, Ordering};
 use keylane_rt::clock::{self, Instant, RuntimeClock};
+use keylane_rt::{Arc, Handle};
 
+use super::end::ShutdownState;
 use super::laneless::Laneless;
 use super::later::Later;
 use super::message::{RetryDue, WakeUp};
@@ -28,10 +31,11 @@ pub(crate) struct Clocks<T: Types> {
     pub(super) later: Later<T>,
     /// Messages without a lane that wait for their next attempt.
     pub(super) laneless: Laneless<T>,
+    shutdown: Arc<ShutdownState<T::Key, T::Message>>,
 }
 
 impl<T: Types> Clocks<T> {
-    pub(super) fn new(runtime: &Handle) -> Self {
+    pub(super) fn new(runtime: &Handle, shutdown: Arc<ShutdownState<T::Key, T::Message>>) -> Self {
         let epoch = clock::now();
         Self {
             clock: RuntimeClock::new(runtime),
@@ -42,6 +46,7 @@ impl<T: Types> Clocks<T> {
             wake_ups: Timers::new(runtime.clone(), epoch),
             later: Later::new(),
             laneless: Laneless::new(),
+            shutdown,
         }
     }
 
@@ -72,5 +77,38 @@ impl<T: Types> Clocks<T> {
         let less = |stale: usize| stale.checked_sub(1);
         let relaxed = Ordering::Relaxed;
         let _ = self.stale.fetch_update(relaxed, relaxed, less);
+    }
+
+    /// The time by the clock of the dispatcher's runtime. The caller may be outside of it.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// When a message expires that is sent now, in nanoseconds since the epoch. `None`: never.
+    pub(crate) fn expiry_after(&self, lifetime: Duration) -> Option<u64> {
+        let lifetime = u64::try_from(lifetime.as_nanos()).ok()?;
+        self.stamp(self.now()).checked_add(lifetime)
+    }
+
+    /// How long ago a message was accepted.
+    #[inline]
+    pub(crate) fn waited(&self, accepted_at: u64, now: Instant) -> Duration {
+        Duration::from_nanos(self.stamp(now).saturating_sub(accepted_at))
+    }
+
+    /// Arms a timer, in nanoseconds since the epoch, and wakes the router so that it polls the
+    /// wheel.
+    #[inline]
+    pub(crate) fn arm_wake_up(&self, wake_up: WakeUp<T::Key>, at: u64) {
+        if self.wake_ups.arm(wake_up, at) {
+            self.shutdown.wake_router();
+        }
+    }
+
+    /// Arms the timer of a job in backoff, and wakes the router.
+    pub(crate) fn arm_retry(&self, due: RetryDue<T::Key>, at: Instant) {
+        if self.retries.arm(due, self.stamp(at)) {
+            self.shutdown.wake_router();
+        }
     }
 }

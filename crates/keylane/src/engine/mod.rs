@@ -103,7 +103,7 @@
 // `COMPARE.md`, several senders.
 
 mod shared;
-pub(crate) use shared::{Engine, GuardedStarts, Parts, Spawn};
+pub(crate) use shared::{Engine, Parts, Spawn};
 
 mod launch;
 pub(crate) use launch::launch;
@@ -121,26 +121,27 @@ mod intake;
 mod lane;
 pub(crate) use lane::{Gate, Lane};
 
-mod step;
+mod table;
 
-mod apply;
+mod decisions;
 
-mod merge;
+mod failures;
 
-mod next;
+mod starts;
 
 mod run;
 pub(crate) use run::{Batches, Invoke, RunnerSlot, Single, run};
 
-mod outcome;
-pub(crate) use outcome::Tally;
+mod settlement;
+pub(crate) use settlement::Tally;
 
 mod laneless;
 
+mod slow_path;
+pub(crate) use slow_path::GuardedStarts;
+
 mod sources;
 pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources};
-
-mod admit;
 
 mod leases;
 
@@ -148,7 +149,6 @@ mod revoke;
 
 // What an operator, a resize and the end do with it.
 mod admin;
-mod inspect;
 
 mod reshard;
 pub(crate) use reshard::{Layout, MOST_LANES, Places, Placing};
@@ -166,13 +166,9 @@ mod later;
 
 mod tasks;
 
-mod memory;
-
 mod probe;
 
 mod events;
 pub use events::{Event, Events, SourceEvent};
 
-mod hottest;
-mod notify;
 mod watchdog;

@@ -1,13 +1,12 @@
 //! A source takes messages back: what has not started is handed back.
 
-use keylane_lanes::Effects;
-use keylane_rt::unwind::{caught, cloned};
-use keylane_rt::{Arc, clock};
+use keylane_rt::Arc;
+use keylane_rt::unwind::cloned;
 
+use super::Engine;
 use super::message::{Accepted, Held, Parked, Queued};
-use super::outcome::Tally;
+use super::settlement::Tally;
 use super::sources::{RevokedSlots, SourceSlot};
-use super::{Engine, Lane};
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
@@ -24,13 +23,14 @@ impl<T: Spec> Engine<T> {
         for held in self
             .clocks
             .laneless
-            .extract(|held| self.is_revoked(&held.envelope.obligation))
+            .extract(|held| self.sources.is_revoked(&held.envelope.obligation))
         {
-            self.hand_back_held(&mut tally, None, held);
+            self.table.hand_back_held(&mut tally, None, held);
         }
-        let is_revoked = |accepted: &Accepted<T>| self.is_revoked(&accepted.obligation);
+        let is_revoked = |accepted: &Accepted<T>| self.sources.is_revoked(&accepted.obligation);
         for (accepted_at, accepted) in self.clocks.later.extract(is_revoked) {
-            self.hand_back_accepted(&mut tally, accepted, accepted_at);
+            self.settlement
+                .hand_back_accepted(&mut tally, accepted, accepted_at);
         }
         self.flush(&mut tally);
     }
@@ -48,13 +48,13 @@ impl<T: Spec> Engine<T> {
             let Queued::Job(mut job) = queued else {
                 continue;
             };
-            self.shed(&mut job.envelope.obligation, &mut shed);
+            self.sources.shed(&mut job.envelope.obligation, &mut shed);
             // As a runner would that takes it; what may start goes back into the queue.
-            if let Some(next) = self.give_back_or_keep(tally, job) {
+            if let Some(next) = self.decisions.give_back_or_keep(tally, job) {
                 self.enqueue(next);
             }
         }
-        self.hand_back_shed(tally, shed);
+        self.settlement.hand_back_shed(tally, shed);
     }
 
     fn sweep_lanes(self: &Arc<Self>, tally: &mut Tally, revoked: &RevokedSlots) {
@@ -63,7 +63,7 @@ impl<T: Spec> Engine<T> {
             parked.envelope.obligation.any_source(&mut any)
         };
         let mut found = Vec::new();
-        self.lanes.sweep(|key, hash, lane| {
+        self.table.lanes.sweep(|key, hash, lane| {
             let early = lane.sequencer().into_iter().flat_map(|lane| lane.early());
             let holds = lane.head().is_some_and(|head| has_revoked(head, revoked))
                 || lane.parked().chain(early).any(&has_any);
@@ -73,50 +73,9 @@ impl<T: Spec> Engine<T> {
             true
         });
         for (key, hash) in found {
-            self.sweep_lane(tally, key, hash);
-        }
-    }
-
-    fn sweep_lane(self: &Arc<Self>, tally: &mut Tally, key: T::Key, hash: u64) {
-        let is_revoked = |parked: &Parked<T>| self.is_revoked(&parked.envelope.obligation);
-        let is_head_revoked = |held: &Held<T>| {
-            let obligation = &held.envelope.obligation;
-            self.is_revoked(obligation).then(|| obligation.version())
-        };
-        // A panic of the key's own `Eq` or `Clone`.
-        let swept = caught(|| {
-            let now = clock::now();
-            let mut effects = Effects::new();
-            let mut shed = Vec::new();
-            let there = self.step(&key, hash, now, &mut effects, |lane, effects| {
-                for parked in lane.parked_mut() {
-                    self.shed(&mut parked.envelope.obligation, &mut shed);
-                }
-                if let Some(head) = lane.head_mut() {
-                    self.shed(&mut head.envelope.obligation, &mut shed);
-                }
-                let rules = &self.rules;
-                lane.revoke(&is_revoked, &is_head_revoked, now, rules, effects);
-            });
-            self.hand_back_shed(tally, shed);
-            if there {
-                self.apply_and_enqueue(tally, key, hash, &mut effects);
+            if let Some(next) = self.decisions.sweep_lane(tally, key, hash) {
+                self.enqueue(next);
             }
-        });
-        if swept.is_err() {
-            self.count_lost_messages();
-        }
-    }
-
-    /// Hands the head of a lane back that was just put there, if it was taken back on its way:
-    /// nothing was found of it then, and a source that recalls it does so once.
-    pub(super) fn sweep_head(self: &Arc<Self>, tally: &mut Tally, key: T::Key, hash: u64) {
-        let is_revoked = |lane: &mut Lane<T>| {
-            let head = lane.head_mut();
-            head.is_some_and(|head| self.is_revoked(&head.envelope.obligation))
-        };
-        if self.lanes.with(hash, &key, is_revoked) == Some(true) {
-            self.sweep_lane(tally, key, hash);
         }
     }
 }

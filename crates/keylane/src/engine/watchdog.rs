@@ -24,6 +24,7 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
     let now = clock::now();
     let since_tick = engine.since_tick(now, tick);
     let last = engine
+        .clocks
         .stamp(now)
         .saturating_sub(since_tick.as_nanos() as u64);
     engine.probe.hot_keys.resume_sampling(last);
@@ -39,15 +40,17 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
         let quiet = engine.probe.watchdog.tick();
         for stuck in polls.look(engine.id(), clock::now(), limit) {
             engine.probe.counters.stuck.add(1);
-            engine.notify_stuck(stuck.hash, stuck.lasted);
+            engine
+                .probe
+                .notify_stuck(|| engine.table.lanes.key_of(stuck.hash), stuck.lasted);
             tracing::warn!(
                 target: "keylane",
-                key = %engine.shown_by_hash(stuck.hash),
+                key = %engine.table.shown_by_hash(stuck.hash),
                 elapsed = ?stuck.lasted,
                 "a handler blocks its thread; move blocking work to `spawn_blocking`"
             );
         }
-        let now = engine.stamp(clock::now());
+        let now = engine.clocks.stamp(clock::now());
         engine.probe.hot_keys.sample(now);
         engine.probe.facade.publish(|| engine.stats());
         // A router that yields comes back when its worker has nothing else to do. If that worker is

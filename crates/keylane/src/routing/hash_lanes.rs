@@ -199,7 +199,12 @@ where
         if lanes > MOST_LANES {
             return Err(ResizeError::TooMany);
         }
-        let places = self.engine.places.as_ref().ok_or(ResizeError::Closed)?;
+        let places = self
+            .engine
+            .table
+            .places
+            .as_ref()
+            .ok_or(ResizeError::Closed)?;
         if self.is_closed() {
             return Err(ResizeError::Closed);
         }
@@ -211,7 +216,7 @@ where
 
     /// Returns the number of lanes. During a change, it is the new number.
     pub fn lanes(&self) -> usize {
-        let places = self.engine.places.as_ref();
+        let places = self.engine.table.places.as_ref();
         places.map_or(0, |places| places.layout().lanes())
     }
 

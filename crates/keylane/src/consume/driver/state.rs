@@ -20,14 +20,10 @@ use crate::dispatcher::Dispatcher;
 use crate::engine::{GuardedStarts, LetterRequest, Registration, SlotGuard, SourceSlot};
 use crate::error::ConsumeError;
 use crate::slots::Slots;
-use crate::types::Of;
 use crate::watching::SourceEvent;
 
 /// Most characters kept of an error.
 const LONGEST_WHY: usize = 256;
-
-/// While it exists, the engine looks at jobs before they start.
-pub(super) type Guarded<K, M, O, E> = GuardedStarts<Of<K, M, O, E>>;
 
 pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     pub(super) source: S,
@@ -43,12 +39,12 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     pub(super) registration: Registration,
     pub(super) guard: Option<Arc<PositionGuard<S::Position>>>,
     /// For a source that counts attempts: all starts are told, and those before count.
-    pub(super) _counts: Option<Guarded<K, M, O, E>>,
-    pub(super) revocations: Vec<Revocation<Guarded<K, M, O, E>>>,
+    pub(super) _counts: Option<GuardedStarts>,
+    pub(super) revocations: Vec<Revocation<GuardedStarts>>,
     /// How many messages the source has recalled that have not settled, if any. As long as there
     /// are, the engine looks at jobs before they start: one that was on its way to its lane at the
     /// recall must not overtake one that was found there.
-    pub(super) recalled: Option<(usize, Guarded<K, M, O, E>)>,
+    pub(super) recalled: Option<(usize, GuardedStarts)>,
     /// One has begun, and what of it is in no lane yet was not given back.
     pub(super) has_unplaced: bool,
     pub(super) phase: Phase,
@@ -130,7 +126,7 @@ where
         let slots = guard.clone().map(|guard| guard as Arc<dyn SlotGuard>);
         let registration = engine.sources.register(slots);
         let registration = registration.ok_or(ConsumeError::Closed)?;
-        let now = engine.now();
+        let now = engine.clocks.now();
         // What is settled before it runs has no slot.
         let defers = match features.has_random_access() {
             true if settings.guarantee != Guarantee::AtMostOnce => settings.deferred,
@@ -236,7 +232,11 @@ where
     }
 
     pub(super) fn notify(&self, what: SourceEvent) {
-        self.inlet.dispatcher.engine.notify_source(&self.name, what);
+        self.inlet
+            .dispatcher
+            .engine
+            .probe
+            .notify_source(&self.name, what);
     }
 }
 

@@ -5,7 +5,7 @@ use keylane_rt::{Arc, clock};
 
 use super::super::Engine;
 use super::super::message::Work;
-use super::super::outcome::Tally;
+use super::super::settlement::Tally;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
@@ -13,11 +13,12 @@ impl<T: Spec> Engine<T> {
     pub(crate) fn pause(self: &Arc<Self>, key: &T::Key, hash: u64) {
         let now = clock::now();
         let mut effects = Effects::new();
-        self.step_or_make(key, hash, now, &mut effects, |lane, effects| {
-            let spares = self.lanes.spares();
-            let paused = lane.decide(Decision::Pause, now, &self.rules, spares, effects);
-            debug_assert!(paused.is_ok(), "every lane can be paused");
-        });
+        self.table
+            .step_or_make(key, hash, now, &mut effects, |lane, effects| {
+                let spares = self.table.lanes.spares();
+                let paused = lane.decide(Decision::Pause, now, &self.table.rules, spares, effects);
+                debug_assert!(paused.is_ok(), "every lane can be paused");
+            });
         self.apply_and_enqueue(&mut Tally::default(), key.clone(), hash, &mut effects);
     }
 
@@ -49,9 +50,16 @@ impl<T: Spec> Engine<T> {
         let now = clock::now();
         let mut decided = Err(Undecidable::Nothing);
         let mut effects = Effects::new();
-        self.step(key, hash, now, &mut effects, |lane, effects| {
-            decided = lane.decide(decision, now, &self.rules, self.lanes.spares(), effects);
-        });
+        self.table
+            .step(key, hash, now, &mut effects, |lane, effects| {
+                decided = lane.decide(
+                    decision,
+                    now,
+                    &self.table.rules,
+                    self.table.lanes.spares(),
+                    effects,
+                );
+            });
         decided?;
         let mut tally = Tally::default();
         self.apply_and_enqueue(&mut tally, owner, hash, &mut effects);
@@ -73,37 +81,38 @@ impl<T: Spec> Engine<T> {
         let (mut message, mut decided, mut freed) = (message, Err(Undecidable::Nothing), 0);
         let mut old_work = None;
         let mut effects = Effects::new();
-        self.step(key, hash, now, &mut effects, |lane, effects| {
-            let spares = self.lanes.spares();
-            decided = lane.decide(Decision::Replace, now, &self.rules, spares, effects);
-            if decided.is_err() {
-                return;
-            }
-            // The job that is let out, or else the first parked message, which will be the next
-            // job.
-            let waiting = match &mut effects.out {
-                Out::Head { head, .. } => {
-                    // Its attempts were those of the old message.
-                    old_work = Some(std::mem::replace(&mut head.work, Work::Attempt(1)));
-                    Some((&mut head.message, &mut head.envelope))
+        self.table
+            .step(key, hash, now, &mut effects, |lane, effects| {
+                let spares = self.table.lanes.spares();
+                decided = lane.decide(Decision::Replace, now, &self.table.rules, spares, effects);
+                if decided.is_err() {
+                    return;
                 }
-                _ => {
-                    let first = lane.parked_mut().next();
-                    first.map(|first| (&mut first.message, &mut first.envelope))
+                // The job that is let out, or else the first parked message, which will be the next
+                // job.
+                let waiting = match &mut effects.out {
+                    Out::Head { head, .. } => {
+                        // Its attempts were those of the old message.
+                        old_work = Some(std::mem::replace(&mut head.work, Work::Attempt(1)));
+                        Some((&mut head.message, &mut head.envelope))
+                    }
+                    _ => {
+                        let first = lane.parked_mut().next();
+                        first.map(|first| (&mut first.message, &mut first.envelope))
+                    }
+                };
+                if let Some((waiting, envelope)) = waiting {
+                    std::mem::swap(waiting, &mut message);
+                    let charge = envelope.obligation.charge_mut();
+                    freed = self.room.reweigh(charge, weight);
+                    charge.earlier = 0;
                 }
-            };
-            if let Some((waiting, envelope)) = waiting {
-                std::mem::swap(waiting, &mut message);
-                let charge = envelope.obligation.charge_mut();
-                freed = self.room.reweigh(charge, weight);
-                charge.earlier = 0;
-            }
-        });
+            });
         if let Err(why) = decided {
             return Err((message, why));
         }
         self.room.give(0, freed);
-        self.drop_quietly(old_work);
+        self.probe.drop_quietly(old_work);
         self.apply_and_enqueue(&mut Tally::default(), owner, hash, &mut effects);
         Ok(message)
     }
@@ -114,11 +123,13 @@ impl<T: Spec> Engine<T> {
         let owner = key.clone();
         let now = clock::now();
         let mut effects = Effects::new();
-        let found = self.step(key, hash, now, &mut effects, |lane, effects| {
-            let spares = self.lanes.spares();
-            let purged = lane.decide(Decision::Purge, now, &self.rules, spares, effects);
-            debug_assert!(purged.is_ok(), "every lane can be purged");
-        });
+        let found = self
+            .table
+            .step(key, hash, now, &mut effects, |lane, effects| {
+                let spares = self.table.lanes.spares();
+                let purged = lane.decide(Decision::Purge, now, &self.table.rules, spares, effects);
+                debug_assert!(purged.is_ok(), "every lane can be purged");
+            });
         if !found {
             return 0;
         }

@@ -6,5 +6,3 @@ pub(crate) use shutdown::Stage;
 
 mod report;
 pub use report::{HandedBack, Report};
-
-mod evict;

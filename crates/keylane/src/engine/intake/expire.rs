@@ -8,7 +8,7 @@ use keylane_rt::clock::{self, Alarm, Instant};
 
 use super::super::Engine;
 use super::super::message::Queued;
-use super::super::outcome::Tally;
+use super::super::settlement::Tally;
 use crate::types::Spec;
 
 /// After a scan of the ready queue the router waits a tick, and one more for each so many entries.
@@ -30,14 +30,14 @@ impl ExpiryAlarm {
         engine: &Arc<Engine<T>>,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        if !engine.rules.expires {
+        if !engine.table.rules.expires {
             return Poll::Pending;
         }
         let Some(at) = engine.ready.expires_at() else {
             self.alarm = None;
             return Poll::Pending;
         };
-        let at = engine.rules.moment(at, engine.clocks.epoch);
+        let at = engine.table.rules.moment(at, engine.clocks.epoch);
         let at = self.not_before.map_or(at, |not_before| at.max(not_before));
         let alarm = self.alarm.get_or_insert_with(|| Alarm::new(at));
         alarm.reset(at);
@@ -53,14 +53,14 @@ impl ExpiryAlarm {
     ) {
         self.alarm = None;
         let now = clock::now();
-        let (expired, left) = engine.ready.take_expired(engine.rules.stamp(now));
+        let (expired, left) = engine.ready.take_expired(engine.table.rules.stamp(now));
         let ticks = 1 + left / LOOKS;
         self.not_before = Some(later(now, TICK * u32::try_from(ticks).unwrap_or(u32::MAX)));
         for queued in expired {
             let Queued::Job(job) = queued else {
                 unreachable!("a lane does not expire")
             };
-            jobs.extend(engine.settle_expired(tally, job));
+            jobs.extend(engine.decisions.settle_expired(tally, job));
         }
     }
 }

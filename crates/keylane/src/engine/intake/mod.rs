@@ -5,8 +5,6 @@ pub(crate) use router::Router;
 
 mod place;
 
-mod due;
-
 mod release;
 
 mod retries;

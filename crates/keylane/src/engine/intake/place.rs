@@ -6,9 +6,9 @@ use keylane_rt::clock::{self, Instant};
 
 use super::super::leases::{HeldLease, LaneLeaseTable, Moment};
 use super::super::message::{Accepted, Envelope, Job, JobEnvelope, Parked, Queued, Work};
-use super::super::outcome::{Outcome, Tally};
 use super::super::reshard::{Placed, Resharding};
 use super::super::room::Freed;
+use super::super::settlement::{Outcome, Tally};
 use super::super::{Engine, Lane};
 use crate::observe::hot_keys::DepthFilter;
 use crate::types::Spec;
@@ -44,13 +44,14 @@ impl<'a, T: Spec> Placer<'a, T> {
         jobs: &'a mut Vec<Queued<T>>,
         grown: &'a mut DepthFilter,
     ) -> Self {
-        let is_slow = resharding.is_some() || engine.may_be_untimely();
+        let is_slow = resharding.is_some() || engine.slow_path.may_be_untimely();
         Self {
             engine,
             now: clock::now(),
             leases: engine
+                .table
                 .leases
-                .as_ref()
+                .as_deref()
                 .map(|leases| (leases, leases.moment())),
             resharding,
             jobs,
@@ -71,7 +72,9 @@ impl<'a, T: Spec> Placer<'a, T> {
     pub(super) fn place(&mut self, mut accepted: Accepted<T>, accepted_at: u64) {
         let engine = self.engine;
         if engine.shutdown.hands_back() {
-            return engine.hand_back_accepted(&mut self.tally, accepted, accepted_at);
+            return engine
+                .settlement
+                .hand_back_accepted(&mut self.tally, accepted, accepted_at);
         }
         if self.is_slow {
             match self.find_lane(accepted, accepted_at) {
@@ -79,7 +82,7 @@ impl<'a, T: Spec> Placer<'a, T> {
                 None => return,
             }
         }
-        if engine.has_discipline && accepted.key.is_some() {
+        if engine.table.has_discipline && accepted.key.is_some() {
             self.offer(accepted, accepted_at);
         } else {
             self.enter(accepted, accepted_at);
@@ -91,15 +94,17 @@ impl<'a, T: Spec> Placer<'a, T> {
     #[cold]
     fn find_lane(&mut self, accepted: Accepted<T>, accepted_at: u64) -> Option<Accepted<T>> {
         let engine = self.engine;
-        let accepted = engine.set_aside(accepted, accepted_at, self.now)?;
+        let accepted = engine
+            .decisions
+            .set_aside(accepted, accepted_at, self.now)?;
         let Some(resharding) = self.resharding.as_deref_mut() else {
             return Some(accepted);
         };
         let letter = match resharding.place(engine, accepted, accepted_at) {
             Placed::Lane(placed) => return Some(placed),
             Placed::Kept => None,
-            Placed::Displaced(old) => engine.turn_away(&mut self.tally, old, true),
-            Placed::Refused(new) => engine.turn_away(&mut self.tally, new, false),
+            Placed::Displaced(old) => engine.decisions.turn_away(&mut self.tally, old, true),
+            Placed::Refused(new) => engine.decisions.turn_away(&mut self.tally, new, false),
         };
         self.jobs.extend(letter.map(Queued::Job));
         None
@@ -124,8 +129,8 @@ impl<'a, T: Spec> Placer<'a, T> {
             accepted_at,
         };
         let engine = self.engine;
-        if engine.enters && envelope.obligation.not_before(self.now).is_none() {
-            let work = match engine.rejoins {
+        if engine.table.enters && envelope.obligation.not_before(self.now).is_none() {
+            let work = match engine.slow_path.rejoins {
                 true => Work::Entered,
                 false => Work::Attempt(1),
             };
@@ -143,7 +148,7 @@ impl<'a, T: Spec> Placer<'a, T> {
         let parked = Parked { message, envelope };
         let tally = &mut self.tally;
         let depth = engine.offer(tally, key, hash, parked, self.now, self.jobs);
-        engine.note_depth(self.grown, hash, depth);
+        engine.table.note_depth(self.grown, hash, depth);
     }
 
     /// Makes the lane of a message that is its first, or offers the message to the lane there is.
@@ -152,18 +157,27 @@ impl<'a, T: Spec> Placer<'a, T> {
         self.jobs.push(Queued::Job(job));
         let mut effects = Effects::new();
         let jobs = &mut *self.jobs;
-        let make = || match engine.rejoins {
+        let make = || match engine.slow_path.rejoins {
             true => Lane::<T>::entered(),
             false => Lane::<T>::new(),
         };
-        let met = engine.lanes.enter_or_make(hash, &key, make, |lane| {
+        let met = engine.table.lanes.enter_or_make(hash, &key, make, |lane| {
             let Some(Queued::Job(job)) = jobs.pop() else {
                 unreachable!("it was pushed")
             };
-            let (parked, spares) = (job.parked(), engine.lanes.spares());
-            lane.offer(parked, now, &engine.rules, spares, || None, &mut effects);
+            let (parked, spares) = (job.parked(), engine.table.lanes.spares());
+            lane.offer(
+                parked,
+                now,
+                &engine.table.rules,
+                spares,
+                || None,
+                &mut effects,
+            );
             assert!(!effects.removes, "it has just got a message");
-            engine.apply_locked(lane, &key, hash, now, &mut effects)
+            engine
+                .table
+                .apply_locked(lane, &key, hash, now, &mut effects)
         });
         match met {
             None => {
@@ -176,10 +190,13 @@ impl<'a, T: Spec> Placer<'a, T> {
             }
             Some(after_unlock) => {
                 if let Some(after_unlock) = after_unlock {
-                    engine.apply_after_unlock(after_unlock);
+                    engine.table.apply_after_unlock(after_unlock);
                 }
-                engine.note_depth(self.grown, hash, effects.depth);
-                let out = engine.apply(&mut self.tally, key, hash, &mut effects, self.jobs);
+                engine.table.note_depth(self.grown, hash, effects.depth);
+                let out =
+                    engine
+                        .decisions
+                        .apply(&mut self.tally, key, hash, &mut effects, self.jobs);
                 self.jobs.extend(out);
             }
         }
@@ -208,7 +225,7 @@ impl<'a, T: Spec> Placer<'a, T> {
         }));
         let Some(key) = key else { return };
         let (jobs, freed) = (&mut *self.jobs, &mut self.freed);
-        let met = engine.lanes.enter(hash, &key, |lane| {
+        let met = engine.table.lanes.enter(hash, &key, |lane| {
             let Some(Queued::Job(job)) = jobs.pop() else {
                 unreachable!("it was pushed")
             };
@@ -228,12 +245,12 @@ impl<'a, T: Spec> Placer<'a, T> {
                 }
             }
             Some(met) => {
-                engine.note_depth(self.grown, hash, met.depth);
+                engine.table.note_depth(self.grown, hash, met.depth);
                 if let Offered::Parked = met.offered
                     && !met.became_full
                 {
                     if std::mem::needs_drop::<T::Key>() {
-                        engine.drop_quietly(key);
+                        engine.probe.drop_quietly(key);
                     }
                 } else {
                     self.overflow(key, hash, met);
@@ -256,15 +273,15 @@ impl<'a, T: Spec> Placer<'a, T> {
     #[cold]
     fn fill_new_lane(&self, hash: u64, key: &T::Key) {
         let engine = self.engine;
-        let full = engine.lanes.with(hash, key, |lane| {
-            let full = lane.count_arrival(1, &engine.rules);
+        let full = engine.table.lanes.with(hash, key, |lane| {
+            let full = lane.count_arrival(1, &engine.table.rules);
             if full {
                 engine.room.count_full(hash, Change::Up);
             }
             full
         });
         if full == Some(true) {
-            engine.notify_overflowed(key);
+            engine.probe.notify_overflowed(key);
         }
     }
 
@@ -272,17 +289,19 @@ impl<'a, T: Spec> Placer<'a, T> {
     #[cold]
     fn overflow(&mut self, key: T::Key, hash: u64, met: Met<T>) {
         let engine = self.engine;
-        engine.notify_overflowed(&key);
+        engine.probe.notify_overflowed(&key);
         match met.offered {
-            Offered::Parked => engine.drop_quietly(key),
+            Offered::Parked => engine.probe.drop_quietly(key),
             Offered::Displaced(old) => {
                 engine.probe.counters.overflowed.add(1);
                 let outcome = Outcome::Displaced(old.message);
-                engine.settle(&mut self.tally, old.envelope, outcome);
+                engine
+                    .settlement
+                    .settle(&mut self.tally, old.envelope, outcome);
             }
             Offered::Refused(new) => {
                 engine.probe.counters.overflowed.add(1);
-                let letter = engine.refuse(&mut self.tally, key, hash, new);
+                let letter = engine.decisions.refuse(&mut self.tally, key, hash, new);
                 self.jobs.extend(letter.map(Queued::Job));
             }
         }
@@ -291,7 +310,7 @@ impl<'a, T: Spec> Placer<'a, T> {
     /// Ends the burst: returns the freed room, and counts the settled messages.
     pub(super) fn finish(mut self) {
         self.engine.room.free(self.freed);
-        self.engine.flush(&mut self.tally);
+        self.engine.settlement.flush(&mut self.tally);
     }
 }
 
@@ -315,15 +334,16 @@ impl<T: Spec> Engine<T> {
             last
         };
         let mut effects = Effects::new();
-        self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
-            let spares = self.lanes.spares();
-            lane.offer(parked, now, &self.rules, spares, recall, effects);
-        });
+        self.table
+            .step_or_make(&key, hash, now, &mut effects, |lane, effects| {
+                let spares = self.table.lanes.spares();
+                lane.offer(parked, now, &self.table.rules, spares, recall, effects);
+            });
         if asked.is_some() {
-            self.drop_quietly(asked);
+            self.probe.drop_quietly(asked);
         }
         let depth = effects.depth;
-        let out = self.apply(tally, key, hash, &mut effects, jobs);
+        let out = self.decisions.apply(tally, key, hash, &mut effects, jobs);
         jobs.extend(out);
         depth
     }
@@ -341,8 +361,13 @@ impl<T: Spec> Engine<T> {
             self.room
                 .stall_obligation(&mut parked.envelope.obligation, freed);
         }
-        let rules = &self.rules;
-        let offered = lane.park(parked, rules.capacity, rules.at_limit, self.lanes.spares());
+        let rules = &self.table.rules;
+        let offered = lane.park(
+            parked,
+            rules.capacity,
+            rules.at_limit,
+            self.table.lanes.spares(),
+        );
         let (mut became_full, depth) = (false, lane.len());
         if let Offered::Parked = offered {
             became_full = lane.count_arrival(depth, rules);

@@ -70,13 +70,13 @@ impl<K> DueRetries<K> {
         let now = clock::now();
         let before = self.postponed.len();
         for due in self.due.drain(..) {
-            if !engine.is_retry(&due) {
-                jobs.extend(engine.retry_due(due, now));
+            if !engine.decisions.is_retry(&due) {
+                jobs.extend(engine.decisions.retry_due(due, now));
             } else if self.budget.is_some() {
                 self.postponed.push_back(due);
             } else {
                 engine.probe.counters.retries.add(1);
-                jobs.extend(engine.retry_due(due, now));
+                jobs.extend(engine.decisions.retry_due(due, now));
             }
         }
         let Some(budget) = self.budget.as_mut().filter(|_| !self.postponed.is_empty()) else {
@@ -85,7 +85,7 @@ impl<K> DueRetries<K> {
         let counters = &engine.probe.counters;
         let arrived = self.postponed.len() - before;
         while let Some(due) = self.postponed.front() {
-            if engine.is_retry(due) {
+            if engine.decisions.is_retry(due) {
                 if let Err(wait) = budget.withdraw(now, counters.settled()) {
                     self.refill = now.checked_add(wait).map(Alarm::new);
                     break;
@@ -93,7 +93,7 @@ impl<K> DueRetries<K> {
                 counters.retries.add(1);
             }
             let due = self.postponed.pop_front();
-            jobs.extend(due.and_then(|due| engine.retry_due(due, now)));
+            jobs.extend(due.and_then(|due| engine.decisions.retry_due(due, now)));
         }
         let waiting = self.postponed.len();
         counters.postponed.add(arrived.min(waiting) as u64);

@@ -19,8 +19,8 @@ use keylane_rt::clock::{self, Alarm};
 use keylane_rt::{self as rt, Arc, mpsc};
 
 use super::super::message::{Accepted, Queued, Returning, WakeUp};
-use super::super::outcome::Tally;
 use super::super::reshard::Resharding;
+use super::super::settlement::Tally;
 use super::super::{Engine, Stage};
 use super::expire::ExpiryAlarm;
 use super::place::Placer;
@@ -136,14 +136,14 @@ impl<T: Spec> Router<T> {
         // Timers of jobs that runners handed back after the last sweep.
         self.forget_due();
         // Lanes that an operator has paused since the last sweep.
-        self.engine.evict(false);
+        self.engine.table.evict(false);
         self.engine.advance_to_end();
     }
 
     /// Closes the ready queue and hands back its jobs. False: the router is not finished after all.
     fn close_ready(&self) -> bool {
         for queued in self.engine.ready.close() {
-            self.engine.hand_back_queued(queued);
+            self.engine.table.hand_back_queued(queued);
         }
         self.is_finished()
     }
@@ -194,7 +194,7 @@ impl<T: Spec> Router<T> {
         let stage = shutdown.stage();
         let reshards = self.resharding.as_ref().is_some_and(|resharding| {
             let lost = shutdown.has_intake_ended() && resharding.has_lost(&self.engine);
-            lost || resharding.is_asked() || self.engine.has_drained()
+            lost || resharding.is_asked() || self.engine.table.has_drained()
         });
         let left_behind = stage >= Stage::Closing && self.engine.clocks.armed() > 0;
         let nudged = stage != self.seen || left_behind || reshards;
@@ -247,7 +247,7 @@ impl<T: Spec> Router<T> {
     /// Clears the timers: all jobs that wait for them have been handed back.
     fn forget_due(&mut self) {
         self.retries.clear(&self.engine);
-        self.engine.clear_clocks();
+        self.engine.decisions.clear_clocks();
         self.wake_ups.clear();
         self.give_up_kept(true);
     }
@@ -272,9 +272,10 @@ impl<T: Spec> Router<T> {
         let mut tally = Tally::default();
         for (accepted_at, accepted) in resharding.give_up(&self.engine, all) {
             self.engine
+                .settlement
                 .hand_back_accepted(&mut tally, accepted, accepted_at);
         }
-        self.engine.flush(&mut tally);
+        self.engine.settlement.flush(&mut tally);
     }
 
     /// Settles what has expired in the ready queue.
@@ -284,7 +285,7 @@ impl<T: Spec> Router<T> {
         }
         let mut tally = Tally::default();
         self.expiry.settle(&self.engine, &mut tally, &mut self.jobs);
-        self.engine.flush(&mut tally);
+        self.engine.settlement.flush(&mut tally);
     }
 
     /// Handles the due wake-ups: lanes that wait, delayed messages, rates to forget.
@@ -297,9 +298,10 @@ impl<T: Spec> Router<T> {
         for wake_up in self.wake_ups.drain(..) {
             let (jobs, returning) = (&mut self.jobs, &mut self.returning);
             self.engine
+                .decisions
                 .wake_up(&mut tally, wake_up, now, jobs, returning);
         }
-        self.engine.flush(&mut tally);
+        self.engine.settlement.flush(&mut tally);
     }
 
     /// Pushes the jobs into the ready queue. Returns how many wait there.
@@ -311,7 +313,7 @@ impl<T: Spec> Router<T> {
         self.engine.recruit(recruit);
         // The queue is closed: hand back the jobs that are left.
         for queued in self.jobs.drain(..) {
-            self.engine.hand_back_queued(queued);
+            self.engine.table.hand_back_queued(queued);
         }
         waiting
     }
@@ -324,7 +326,7 @@ impl<T: Spec> Router<T> {
             engine.shutdown.enter(Stage::Draining);
         }
         engine.shutdown.end_intake();
-        engine.evict(true);
+        engine.table.evict(true);
     }
 
     /// Acts on a new stage.
@@ -334,14 +336,14 @@ impl<T: Spec> Router<T> {
         if stage > Stage::Open && self.seen == Stage::Open {
             engine.stop_intake();
             self.ingress.close();
-            self.jobs.extend(engine.close_lanes());
+            self.jobs.extend(engine.table.close_lanes());
         }
         if stage >= Stage::Closing {
             for queued in engine.ready.close() {
-                engine.hand_back_queued(queued);
+                engine.table.hand_back_queued(queued);
             }
             if self.seen < Stage::Closing {
-                engine.evict(false);
+                engine.table.evict(false);
             }
             self.forget_due();
         }
@@ -404,9 +406,10 @@ impl<T: Spec> Drop for Arrivals<'_, T> {
             *self.last += 1;
             let accepted_at = returning.accepted_at.unwrap_or(*self.last);
             self.engine
+                .settlement
                 .hand_back_accepted(&mut tally, returning.accepted, accepted_at);
         }
-        self.engine.flush(&mut tally);
+        self.engine.settlement.flush(&mut tally);
     }
 }
 
@@ -419,7 +422,7 @@ impl<T: Spec> Drop for Router<T> {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.engine);
         if std::thread::panicking() {
-            engine.count_lost_messages();
+            engine.settlement.count_lost_messages();
         }
         if engine.shutdown.stage() == Stage::Ended {
             engine.ready.close();
@@ -429,7 +432,7 @@ impl<T: Spec> Drop for Router<T> {
         self.follow_stage();
         engine.shutdown.end_intake();
         for queued in std::mem::take(&mut self.jobs) {
-            engine.hand_back_queued(queued);
+            engine.table.hand_back_queued(queued);
         }
         self.forget_due();
         let mut tally = Tally::default();
@@ -443,10 +446,12 @@ impl<T: Spec> Drop for Router<T> {
         for returning in returning.into_iter().chain(left) {
             self.last_accepted_at += 1;
             let accepted_at = returning.accepted_at.unwrap_or(self.last_accepted_at);
-            engine.hand_back_accepted(&mut tally, returning.accepted, accepted_at);
+            engine
+                .settlement
+                .hand_back_accepted(&mut tally, returning.accepted, accepted_at);
         }
-        engine.evict(false);
-        engine.flush(&mut tally);
+        engine.table.evict(false);
+        engine.settlement.flush(&mut tally);
         // Runners may still have jobs in flight: the runner that settles the last one ends the
         // dispatcher.
         engine.shutdown.orphan();

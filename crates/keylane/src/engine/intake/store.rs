@@ -15,14 +15,13 @@ use keylane_source::VersionStore;
 
 use super::super::Engine;
 use super::super::message::StoreRequest;
-use super::super::outcome::Tally;
+use super::super::settlement::Tally;
 use crate::types::Spec;
 
 /// Most concurrent queries to the store.
 const AT_ONCE: usize = 64;
 
-/// The first backoff after an error of the store. It doubles up to `LONGEST_WAIT`.
-const WAIT: Duration = Duration::from_millis(100);
+/// The longest backoff after an error of the store. It doubles up to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Serves requests until the dispatcher has ended. There are never more requests than lanes.
@@ -119,26 +118,6 @@ async fn wait<K>(mut request: StoreRequest<K>) -> StoreRequest<K> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Marks this version as recorded in the store, by the attempt that handled it.
-    pub(in super::super) fn note_recorded(&self, key: Option<&T::Key>, hash: u64, version: u64) {
-        let Some(key) = key else { return };
-        self.lanes
-            .with(hash, key, |lane| lane.note_recorded(version));
-    }
-
-    /// Sends a request to the store task: load or record a version.
-    pub(in super::super) fn ask_store(&self, key: T::Key, hash: u64, record: Option<u64>) {
-        if let Some(store_requests) = &self.store_requests {
-            // If the task is gone, so is the dispatcher's runtime.
-            let _ = store_requests.send(StoreRequest {
-                key,
-                hash,
-                record,
-                wait: WAIT,
-            });
-        }
-    }
-
     /// Gives the store's answer to the lane.
     fn loaded(self: &Arc<Self>, request: StoreRequest<T::Key>, last: Option<u64>) {
         let StoreRequest {
@@ -148,25 +127,31 @@ impl<T: Spec> Engine<T> {
         let learned = caught(|| {
             let now = clock::now();
             let mut effects = Effects::new();
-            let found = self.step(
+            let found = self.table.step(
                 &key,
                 hash,
                 now,
                 &mut effects,
                 |lane, effects| match record {
                     Some(version) => lane.recorded(version, effects),
-                    None => lane.learn(last, now, &self.rules, self.lanes.spares(), effects),
+                    None => lane.learn(
+                        last,
+                        now,
+                        &self.table.rules,
+                        self.table.lanes.spares(),
+                        effects,
+                    ),
                 },
             );
             if !found {
-                return self.drop_quietly(key);
+                return self.probe.drop_quietly(key);
             }
             let mut tally = Tally::default();
             self.apply_and_enqueue(&mut tally, key, hash, &mut effects);
             self.flush(&mut tally);
         });
         if learned.is_err() {
-            self.count_lost_messages();
+            self.settlement.count_lost_messages();
         }
     }
 }

@@ -86,9 +86,7 @@ mod shard;
 pub(crate) use shard::{HeldLease, Moment};
 
 mod table;
-pub(crate) use table::LaneLeaseTable;
+pub(crate) use table::{Asked, LaneLeaseTable};
 
 mod serve;
 pub(crate) use serve::serve_leases;
-
-mod wait;

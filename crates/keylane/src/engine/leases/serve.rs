@@ -14,7 +14,7 @@ use keylane_rt::unwind::{caught, dropped};
 use keylane_rt::{self as rt, Arc, mpsc, unconstrained};
 use keylane_source::lease::{LaneLease, LaneLeaseError, LaneLeases};
 
-use super::super::outcome::Tally;
+use super::super::settlement::Tally;
 use super::super::{Engine, Lane};
 use super::table::{LaneLeaseTable, LeaseRequest};
 use crate::types::Spec;
@@ -178,7 +178,9 @@ impl<K: Eq + Clone> Rounds<K> {
     /// Gives up what is not needed, of those that are due. Where room is short also of others, and
     /// then nothing lingers.
     fn look<T: Spec<Key = K>>(&mut self, engine: &Engine<T>, is_short: bool) {
-        let Some(table) = &engine.leases else { return };
+        let Some(table) = &engine.table.leases else {
+            return;
+        };
         let now = clock::now();
         for _ in 0..LOOKS.min(self.next.len()) {
             let is_due = |next: &mut (Instant, K, u64, usize)| is_short || next.0 <= now;
@@ -188,13 +190,13 @@ impl<K: Eq + Clone> Rounds<K> {
             let lingers = !is_short && !self.linger.is_zero();
             // A panic of the key's own `Eq` or `Drop`.
             let stays = caught(|| {
-                let has_lane = || engine.lanes.peek(hash, &key, |_| ()).is_some();
+                let has_lane = || engine.table.lanes.peek(hash, &key, |_| ()).is_some();
                 table.look(hash, &key, number, lingers, has_lane)
             });
             match stays {
                 Ok(true) => self.push(now, (key, hash, number)),
-                Ok(false) => engine.drop_quietly(key),
-                Err(_) => engine.count_lost_messages(),
+                Ok(false) => engine.probe.drop_quietly(key),
+                Err(_) => engine.settlement.count_lost_messages(),
             }
         }
     }
@@ -222,7 +224,10 @@ impl Reports {
 
 impl<T: Spec> Engine<T> {
     fn table(&self) -> &LaneLeaseTable<T::Key> {
-        self.leases.as_ref().expect("the task serves its leases")
+        self.table
+            .leases
+            .as_ref()
+            .expect("the task serves its leases")
     }
 
     /// A lease was granted: the lane goes on that waits for it.
@@ -235,14 +240,17 @@ impl<T: Spec> Engine<T> {
             }
         });
         if went_on.is_err() {
-            self.count_lost_messages();
+            self.settlement.count_lost_messages();
         }
     }
 
     fn go_on_leased(self: &Arc<Self>, key: T::Key, hash: u64) {
         let mut effects = Effects::new();
-        if !self.step(&key, hash, clock::now(), &mut effects, Lane::<T>::leased) {
-            return self.drop_quietly(key);
+        if !self
+            .table
+            .step(&key, hash, clock::now(), &mut effects, Lane::<T>::leased)
+        {
+            return self.probe.drop_quietly(key);
         }
         let mut tally = Tally::default();
         self.apply_and_enqueue(&mut tally, key, hash, &mut effects);
@@ -254,11 +262,12 @@ impl<T: Spec> Engine<T> {
         let table = self.table();
         table.close();
         if caught(|| table.forget(request)).is_err() {
-            self.count_lost_messages();
+            self.settlement.count_lost_messages();
         }
         self.report_unleased("the leases are closed", reports);
         if self.shutdown.has_intake_ended() {
-            self.evict(true);
+            self.table.evict(true);
+            self.end_orphaned();
             self.shutdown.wake_router();
         }
     }
@@ -272,6 +281,6 @@ impl<T: Spec> Engine<T> {
             error = why, suppressed = missed,
             "leases cannot be acquired; the messages of their keys wait"
         );
-        self.notify_unleased(why);
+        self.probe.notify_unleased(why);
     }
 }

@@ -88,14 +88,14 @@ impl HeldLease {
 
     /// In a word, when it ends.
     #[inline]
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         let [a, b, c, d, e, f, g] = self.end;
         u64::from_le_bytes([a, b, c, d, e, f, g, 0])
     }
 
     /// The one with this token, and this [`end`](Self::end).
     #[inline]
-    pub(super) fn of(token: u64, end: u64) -> Self {
+    pub(crate) fn of(token: u64, end: u64) -> Self {
         Self {
             token: Token::of(token),
             end: lowest(end),

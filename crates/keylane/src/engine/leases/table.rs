@@ -42,7 +42,7 @@ pub(crate) struct LeaseRequest<K> {
 
 /// What became of a question for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// It is held.
     Held,
     /// It will be, or the dispatcher ends before.
@@ -84,7 +84,7 @@ impl<K: Eq + Clone + 'static> LaneLeaseTable<K> {
 
     /// The same, where it was looked up before, if its key has had a lane since.
     #[inline]
-    pub(super) fn held_still(
+    pub(crate) fn held_still(
         &self,
         known: Option<HeldLease>,
         hash: u64,
@@ -110,7 +110,7 @@ impl<K: Eq + Clone + 'static> LaneLeaseTable<K> {
     }
 
     /// Asks for the lease of a key that waits for it.
-    pub(super) fn ask(&self, hash: u64, key: &K) -> Asked {
+    pub(crate) fn ask(&self, hash: u64, key: &K) -> Asked {
         // The key's own `clone`, outside of the lock.
         let (owned, asked_for) = (key.clone(), key.clone());
         let moment = self.moment();

@@ -25,6 +25,11 @@ pub(crate) enum RetryDue<K> {
     Laneless(u64),
 }
 
+impl<K> StoreRequest<K> {
+    /// The first backoff after an error of the store.
+    pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(100);
+}
+
 /// A key whose last version is to be loaded or recorded.
 #[derive(Debug)]
 pub(crate) struct StoreRequest<K> {

@@ -14,6 +14,12 @@ pub(crate) use charge::{Charge, RoomState};
 mod job;
 pub(crate) use job::{GivenUp, Held, Job, JobEnvelope, Queued, Unsettled, Work};
 
+mod batch;
+pub(crate) use batch::{BatchMember, UnsettledBatch};
+
+mod why;
+pub(crate) use why::{LONGEST_WHY, why};
+
 mod due;
 pub(crate) use due::{RetryDue, StoreRequest, WakeUp};
 

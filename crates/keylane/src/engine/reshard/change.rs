@@ -2,13 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use keylane_lanes::{Effects, Opening};
 use keylane_rt::unwind::shielded;
-use keylane_rt::{Arc, lock, oneshot};
+use keylane_rt::{Arc, oneshot};
 
-use super::super::lane::open;
-use super::super::message::{Accepted, Envelope, Job, Parked, Returning};
-use super::super::outcome::{Outcome, Tally};
+use super::super::message::{Accepted, Returning};
 use super::super::{Engine, Overflow};
 use super::layout::Places;
 use crate::types::{Spec, Types};
@@ -63,7 +60,7 @@ impl<T: Spec> Resharding<T> {
     /// Whether an old lane has gone without draining, which happens at the end alone.
     pub(in super::super) fn has_lost(&self, engine: &Engine<T>) -> bool {
         let mut draining = self.draining.values();
-        draining.any(|old| !engine.is_marked(&old.lane, old.hash))
+        draining.any(|old| !engine.table.is_marked(&old.lane, old.hash))
     }
 
     /// Places a message in the lane of its key, or keeps it until its old lane has drained.
@@ -102,7 +99,7 @@ impl<T: Spec> Resharding<T> {
         returning: &mut Vec<Returning<T>>,
     ) {
         loop {
-            for drained in engine.take_drained() {
+            for drained in engine.table.take_drained() {
                 let number = (self.places.placing.number)(&drained);
                 if let Some(old) = self.draining.remove(&number) {
                     let held = old.held.into_iter();
@@ -141,7 +138,7 @@ impl<T: Spec> Resharding<T> {
         for number in losing {
             let lane = (self.places.placing.numbered)(number);
             let hash = (self.places.hash)(&lane);
-            if engine.mark_end(&lane, hash, accepted_at) {
+            if engine.table.mark_end(&lane, hash, accepted_at) {
                 let held = VecDeque::new();
                 self.draining.insert(number, Draining { lane, hash, held });
             }
@@ -158,7 +155,7 @@ impl<T: Spec> Resharding<T> {
         let mut given_up = Vec::new();
         let before = self.draining.len();
         self.draining.retain(|_, old| {
-            let stays = !all && engine.is_marked(&old.lane, old.hash);
+            let stays = !all && engine.table.is_marked(&old.lane, old.hash);
             if !stays {
                 given_up.extend(old.held.drain(..));
             }
@@ -199,10 +196,10 @@ impl<T: Spec> Draining<T> {
         let waits = matches!(overflow, Overflow::Wait | Overflow::Reject);
         if waits
             && (is_full || self.held.len() == limit)
-            && let Some(places) = &engine.places
+            && let Some(places) = &engine.table.places
             && places.layout().crowd(number)
         {
-            engine.notify_overflowed(&self.lane);
+            engine.probe.notify_overflowed(&self.lane);
         }
         Placed::Kept
     }
@@ -213,72 +210,5 @@ impl<T: Spec> Drop for Resharding<T> {
         let done = std::mem::take(&mut self.done);
         shielded(|| drop(done));
         self.places.placing.layout.close();
-    }
-}
-
-impl<T: Spec> Engine<T> {
-    /// Settles a message that was displaced or refused because too many wait for their old lane, or
-    /// delivers it as a dead letter without its lane.
-    pub(in super::super) fn turn_away(
-        &self,
-        tally: &mut Tally,
-        (accepted_at, accepted): (u64, Accepted<T>),
-        displaced: bool,
-    ) -> Option<Job<T>> {
-        let Accepted {
-            key,
-            hash,
-            message,
-            obligation,
-        } = accepted;
-        self.probe.counters.overflowed.add(1);
-        let envelope = Envelope {
-            obligation,
-            accepted_at,
-        };
-        let Some(key) = key.filter(|_| !displaced) else {
-            self.settle(tally, envelope, Outcome::Displaced(message));
-            return None;
-        };
-        self.notify_overflowed(&key);
-        self.refuse(tally, key, hash, Parked { message, envelope })
-    }
-
-    /// Sets the watermark of a lane. False: the lane is empty.
-    fn mark_end(&self, lane: &T::Key, hash: u64, accepted_at: u64) -> bool {
-        let marked = self.lanes.with(hash, lane, |lane| {
-            let mut effects = Effects::new();
-            let holds = lane.set_watermark(accepted_at, &self.rules);
-            if holds {
-                // The senders at this gate may have another lane now.
-                lane.renew_gate(&self.rules, &mut effects);
-            }
-            (holds, effects.opening)
-        });
-        let (holds, opening) = marked.unwrap_or((false, Opening::Nothing));
-        open(opening);
-        holds
-    }
-
-    fn is_marked(&self, lane: &T::Key, hash: u64) -> bool {
-        let marked = self.lanes.peek(hash, lane, |lane| lane.has_watermark());
-        // A lane that has just drained is still to be reported to the router.
-        marked == Some(true) || lock(&self.drained).contains(lane)
-    }
-
-    /// Whether a lane has drained that the router does not know of.
-    pub(in super::super) fn has_drained(&self) -> bool {
-        self.places.is_some() && !lock(&self.drained).is_empty()
-    }
-
-    fn take_drained(&self) -> Vec<T::Key> {
-        std::mem::take(&mut *lock(&self.drained))
-    }
-
-    /// Reports a lane that drained up to its watermark. Under the shard's lock; wakes the router
-    /// later.
-    #[cold]
-    pub(in super::super) fn note_drained(&self, key: &T::Key) {
-        lock(&self.drained).push(key.clone());
     }
 }

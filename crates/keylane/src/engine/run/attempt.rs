@@ -65,7 +65,7 @@ impl<T: Spec> Engine<T> {
         if let Some(timeout) = self.settings.attempt_timeout {
             context.set_deadline(clock::now().checked_add(timeout));
         }
-        let stopwatch = Stopwatch::start(|now| self.waited(accepted_at, now));
+        let stopwatch = Stopwatch::start(|now| self.clocks.waited(accepted_at, now));
         let watched = if self.probe.meter.is_some() || trace::is_enabled() {
             self.watch(context, hash, accepted_at)
         } else {
@@ -83,9 +83,9 @@ impl<T: Spec> Engine<T> {
         accepted_at: u64,
     ) -> Option<Box<AttemptExtras<T::Error>>> {
         let span = trace::span(|| {
-            let wait = self.waited(accepted_at, clock::now());
+            let wait = self.clocks.waited(accepted_at, clock::now());
             (
-                self.shown(context.key.as_ref(), hash),
+                self.probe.shown(context.key.as_ref(), hash),
                 context.attempt,
                 wait,
             )
@@ -116,19 +116,6 @@ impl<T: Spec> Engine<T> {
         drop(span);
         if let Some(started) = started {
             self.measure(&started, answer);
-        }
-    }
-
-    /// Drops a user's future. A panic of its drop is caught.
-    #[inline]
-    pub(super) fn drop_future(&self, drop: impl FnOnce()) {
-        if let Err(text) = caught(drop) {
-            self.probe.counters.panics.add(1);
-            tracing::error!(
-                target: "keylane",
-                panic = %text,
-                "the future of a handler panicked when it was dropped"
-            );
         }
     }
 }

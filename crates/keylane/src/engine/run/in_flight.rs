@@ -12,7 +12,7 @@ use super::attempt::{self, AttemptExtras};
 use super::head::Head;
 use super::kept::Kept;
 use crate::engine::message::{Envelope, Job, Unsettled};
-use crate::engine::outcome::{Outcome, Tally};
+use crate::engine::settlement::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
 use crate::error::Failure;
 use crate::handler::Context;
@@ -57,7 +57,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         } = job;
         let mut envelope = envelope.into_running();
         context.key = key;
-        if engine.has_discipline {
+        if engine.table.has_discipline {
             context.set_version(envelope.obligation.version());
         }
         let (stopwatch, watched) = engine.start(context, hash, attempt, envelope.accepted_at);
@@ -91,17 +91,21 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     #[inline]
     pub(super) fn settle(&mut self, engine: &Arc<Engine<T>>, tally: &mut Tally, answer: T::Output) {
         if let Some(envelope) = &mut self.envelope {
-            if engine.store_requests.is_some() {
+            if engine.decisions.store_requests.is_some() {
                 let version = envelope.obligation.version();
-                engine.note_recorded(self.context.key.as_ref(), self.hash, version);
+                engine
+                    .table
+                    .note_recorded(self.context.key.as_ref(), self.hash, version);
             }
-            engine.settle_in_place(tally, envelope, Outcome::Done(answer));
+            engine
+                .settlement
+                .settle_in_place(tally, envelope, Outcome::Done(answer));
         }
         self.envelope = None;
         if std::mem::needs_drop::<T::Message>()
             && let Some(kept) = self.kept.take()
         {
-            engine.drop_quietly(kept);
+            engine.probe.drop_quietly(kept);
         }
     }
 
@@ -118,7 +122,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     /// not, the source wakes this task then.
     #[inline]
     fn is_revoked(&self, engine: &Engine<T>, cx: &task::Context<'_>) -> bool {
-        engine.has_sources() && self.watch_sources(engine, cx)
+        engine.sources.has_any() && self.watch_sources(engine, cx)
     }
 
     #[cold]
@@ -126,7 +130,7 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         let first = self.envelope.iter().map(|envelope| &envelope.obligation);
         let mut ends = false;
         for obligation in first.chain(self.kept.members()) {
-            ends |= engine.watch_source(obligation, cx);
+            ends |= engine.sources.watch(obligation, cx);
         }
         ends
     }
@@ -134,7 +138,9 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
     /// Whether the lease of its key is lost. If not, this task is woken then.
     #[inline]
     fn has_lost_lease(&self, engine: &Engine<T>, cx: &mut task::Context<'_>) -> bool {
-        engine.has_lost_lease(self.context.key.as_ref(), self.hash, cx)
+        engine
+            .starts
+            .has_lost_lease(self.context.key.as_ref(), self.hash, cx)
     }
 
     #[inline]
@@ -256,7 +262,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
             }
         };
         // The future is dropped before the key moves on, whatever its drop does.
-        engine.drop_future(|| this.future.set(None));
+        engine.probe.drop_future(|| this.future.set(None));
         Poll::Ready(answer)
     }
 
@@ -277,7 +283,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
     #[cold]
     pub(super) fn interrupt(self: Pin<&mut Self>, engine: &Arc<Engine<T>>) {
         let mut this = self.project();
-        engine.drop_future(|| this.future.set(None));
+        engine.probe.drop_future(|| this.future.set(None));
         this.in_flight.interrupt(engine);
     }
 

@@ -3,7 +3,7 @@
 use keylane_rt::Arc;
 
 use crate::engine::message::Envelope;
-use crate::engine::outcome::Tally;
+use crate::engine::settlement::Tally;
 use crate::engine::{Engine, HandedBack, Stage};
 use crate::types::Spec;
 
@@ -22,8 +22,9 @@ impl<T: Spec> Engine<T> {
         self.shutdown.count_interrupted();
         self.shutdown.enter(Stage::Aborting);
         let mut tally = Tally::default();
-        self.hand_back_after(&mut tally, back, ended, envelope);
-        self.release_handing_back(&mut tally, lane, hash);
-        self.flush(&mut tally);
+        self.settlement
+            .hand_back_after(&mut tally, back, ended, envelope);
+        self.table.release_handing_back(&mut tally, lane, hash);
+        self.settlement.flush(&mut tally);
     }
 }

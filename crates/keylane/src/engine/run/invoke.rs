@@ -8,7 +8,7 @@ use super::in_flight::InFlight;
 use super::kept::Kept;
 use crate::engine::Engine;
 use crate::engine::message::{Envelope, Queued};
-use crate::engine::outcome::Tally;
+use crate::engine::settlement::Tally;
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::types::Spec;

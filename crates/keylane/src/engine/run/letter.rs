@@ -6,8 +6,8 @@ use keylane_rt::Arc;
 use keylane_rt::unwind::cloned;
 
 use super::head::Head;
-use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work};
-use crate::engine::outcome::{Outcome, Tally};
+use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work, why};
+use crate::engine::settlement::{Outcome, Tally};
 use crate::engine::{Engine, HandedBack};
 use crate::letter::{DeadLetter, OnExhausted, Sink};
 use crate::types::{Spec, Types};
@@ -100,14 +100,14 @@ impl<T: Spec> LetterInFlight<T> {
     /// Whether its source has taken the message back, and the time to end is over.
     pub(super) fn is_revoked(&self, cx: &task::Context<'_>) -> bool {
         let obligation = self.letter.as_ref().map(|letter| &letter.1.obligation);
-        self.engine.has_sources()
-            && obligation.is_some_and(|obligation| self.engine.watch_source(obligation, cx))
+        self.engine.sources.has_any()
+            && obligation.is_some_and(|obligation| self.engine.sources.watch(obligation, cx))
     }
 
     /// Whether the lease of its key is lost. If not, this task is woken then.
     pub(super) fn has_lost_lease(&self, cx: &mut task::Context<'_>) -> bool {
         let Head { key, hash, .. } = self.head();
-        self.engine.has_lost_lease(key, hash, cx)
+        self.engine.starts.has_lost_lease(key, hash, cx)
     }
 
     /// The key and hash of the message.
@@ -154,11 +154,11 @@ impl<T: Spec> LetterInFlight<T> {
         });
         match accepted {
             Ok(()) => {
-                engine.drop_quietly(message);
-                engine.notify_dead_lettered(key.as_ref(), &given_up);
+                engine.probe.drop_quietly(message);
+                engine.probe.notify_dead_lettered(key.as_ref(), &given_up);
                 let outcome = Outcome::DeadLettered(given_up.failure);
-                engine.settle(tally, envelope, outcome);
-                engine.advance(key, hash)
+                engine.settlement.settle(tally, envelope, outcome);
+                engine.decisions.advance(key, hash)
             }
             Err(why) => {
                 let job = Job {
@@ -169,8 +169,8 @@ impl<T: Spec> LetterInFlight<T> {
                     work: Work::Letter(given_up),
                 };
                 match why {
-                    Undelivered::Refused(error) => engine.refused(tally, job, error),
-                    Undelivered::Unleased => engine.wait_for_lease(tally, job),
+                    Undelivered::Refused(error) => engine.failures.refused(tally, job, error),
+                    Undelivered::Unleased => engine.decisions.wait_for_lease(tally, job),
                 }
             }
         }
@@ -190,7 +190,7 @@ impl<T: Spec> Drop for LetterInFlight<T> {
                 },
                 envelope,
             ) = *letter;
-            self.engine.drop_quietly(failure);
+            self.engine.probe.drop_quietly(failure);
             let lane = key.as_ref().filter(|_| self.in_lane).and_then(cloned);
             let back = HandedBack {
                 key,
@@ -209,12 +209,12 @@ impl<T: Spec> Engine<T> {
     /// merged into it to theirs.
     async fn dead_letter_at_source(&self, letter: &LetterAndEnvelope<T>) -> Result<(), String> {
         let (letter, envelope) = letter;
-        let (why, cause) = (self.why(&letter.failure), letter.failure.cause());
+        let (text, cause) = (why(&letter.failure), letter.failure.cause());
         let mut answers = Vec::new();
         envelope.obligation.any_source(&mut |at| {
             let sources = &self.sources;
-            let (attempts, why) = (letter.attempts, why.to_string());
-            answers.push(sources.dead_letter(at, attempts, cause, why));
+            let (attempts, text) = (letter.attempts, text.to_string());
+            answers.push(sources.dead_letter(at, attempts, cause, text));
             false
         });
         for answer in answers {

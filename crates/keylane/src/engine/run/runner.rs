@@ -101,6 +101,6 @@ async fn deliver<T: Spec>(
         polled.map_err(Undelivered::Refused)
     })
     .await;
-    slot.engine().drop_future(|| delivery.set(None));
+    slot.engine().probe.drop_future(|| delivery.set(None));
     accepted
 }

@@ -10,7 +10,7 @@ use super::invoke::Invoke;
 use super::kept::{KeptIfSet, KeptMessage, NotKept};
 use crate::engine::Engine;
 use crate::engine::message::{Envelope, Queued, Unsettled};
-use crate::engine::outcome::Tally;
+use crate::engine::settlement::Tally;
 use crate::error::Failure;
 use crate::handler::{Context, Handler};
 use crate::types::{Spec, Types};
@@ -105,12 +105,12 @@ where
     ) -> Option<Queued<T>> {
         match finished {
             FinishedAttempt::Settled(hash) => {
-                let mut next = engine.advance(context.key.take(), hash);
-                engine.hand_lease_on(context, &mut next);
+                let mut next = engine.decisions.advance(context.key.take(), hash);
+                engine.starts.hand_lease_on(context, &mut next);
                 next
             }
             FinishedAttempt::Failed(failure, unsettled) => {
-                engine.failed(tally, context, unsettled, failure)
+                engine.failures.failed(tally, context, unsettled, failure)
             }
         }
     }

@@ -8,7 +8,7 @@ use keylane_rt::{self as rt, Arc, clock};
 use super::head::Head;
 use crate::engine::Engine;
 use crate::engine::message::{Job, Queued};
-use crate::engine::outcome::Tally;
+use crate::engine::settlement::Tally;
 use crate::handler::Context;
 use crate::types::Spec;
 
@@ -92,7 +92,7 @@ impl<T: Spec> RunnerSlot<T> {
     }
 
     pub(super) fn flush(&mut self) {
-        self.engine.flush(&mut self.tally);
+        self.engine.settlement.flush(&mut self.tally);
     }
 
     /// The next job for a poller. `None`: the role has changed.
@@ -137,9 +137,11 @@ impl<T: Spec> RunnerSlot<T> {
         if let Some(key) = key {
             let now = clock::now();
             self.engine
+                .table
                 .lanes
                 .with(hash, key, |lane| lane.suspend(now, attempt, accepted_at));
-            self.engine.begin_wait(self.number, hash, now);
+            let since = self.engine.clocks.stamp(now);
+            self.engine.probe.hot_keys.waiting(self.number, hash, since);
         }
     }
 
@@ -151,7 +153,7 @@ impl<T: Spec> RunnerSlot<T> {
         next: Option<Queued<T>>,
     ) -> Option<Job<T>> {
         if self.role == Role::Holder {
-            self.engine.end_wait(self.number);
+            self.engine.probe.hot_keys.ready(self.number);
             match next {
                 Some(next) if !self.poll_again() => {
                     self.engine.enqueue(next);
@@ -161,7 +163,7 @@ impl<T: Spec> RunnerSlot<T> {
                 Some(_) => {}
             }
         }
-        let woke_driver = self.engine.flush_some(&mut self.tally);
+        let woke_driver = self.engine.settlement.flush_some(&mut self.tally);
         let next = next?;
         // Tokio polls a woken task on the worker that woke it, after this one. If nothing else is
         // ready, what comes next comes from the driver, so this runner lets it go first.
@@ -189,7 +191,7 @@ impl<T: Spec> RunnerSlot<T> {
         match chosen {
             Ok(front) => self.start(context, front?),
             Err(closed) => {
-                self.engine.hand_back_queued(closed);
+                self.engine.table.hand_back_queued(closed);
                 None
             }
         }
@@ -205,8 +207,8 @@ impl<T: Spec> RunnerSlot<T> {
     fn start(&mut self, context: &mut Context<T::Key>, queued: Queued<T>) -> Option<Job<T>> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
-            Queued::Job(job) if !ends && !self.engine.takes_slow_path() => {
-                self.engine.admit(&mut self.tally, context, job)
+            Queued::Job(job) if !ends && !self.engine.slow_path.takes_slow_path() => {
+                self.engine.starts.admit(&mut self.tally, context, job)
             }
             queued => self.start_slowly(context, queued, ends),
         }
@@ -221,16 +223,12 @@ impl<T: Spec> RunnerSlot<T> {
     ) -> Option<Job<T>> {
         match queued {
             queued if ends => {
-                self.engine.hand_back_queued(queued);
+                self.engine.table.hand_back_queued(queued);
                 None
             }
-            Queued::Job(job) => {
-                let job = self.engine.begin(&mut self.tally, job)?;
-                self.engine.admit(&mut self.tally, context, job)
-            }
-            lane @ Queued::Lane { .. } => {
-                let job = self.engine.choose(lane)?;
-                self.engine.admit(&mut self.tally, context, job)
+            queued => {
+                let job = self.engine.starts.choose(&mut self.tally, queued)?;
+                self.engine.starts.admit(&mut self.tally, context, job)
             }
         }
     }
@@ -248,7 +246,7 @@ impl<T: Spec> RunnerSlot<T> {
     fn come_back(&mut self, context: &mut Context<T::Key>) -> Option<Job<T>> {
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
-        self.engine.flush_some(&mut self.tally);
+        self.engine.settlement.flush_some(&mut self.tally);
         let (taken, recruit) = self.engine.ready.come_back();
         self.engine.recruit(recruit);
         self.follow(context, taken)
@@ -286,12 +284,12 @@ impl<T: Spec> Drop for RunnerSlot<T> {
     fn drop(&mut self) {
         let Self { role, number, .. } = *self;
         if role == Role::Holder {
-            self.engine.end_wait(number);
+            self.engine.probe.hot_keys.ready(number);
         }
         if std::thread::panicking() {
             // Panics of handlers are caught. This one came from a key's own `Eq`, `Clone` or
             // `Drop`, and the runner's job is lost.
-            self.engine.count_lost_messages();
+            self.engine.settlement.count_lost_messages();
         }
         self.flush();
         let recruit = self.engine.ready.lost(role, number);

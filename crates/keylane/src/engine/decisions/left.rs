@@ -6,18 +6,47 @@ use keylane_lanes::{Left, Taken};
 use keylane_rt::clock;
 use keylane_rt::unwind::cloned;
 
-use super::super::message::{Accepted, Held, Job, Parked, Work};
-use super::super::{Engine, HandedBack, Overflow, Stage};
-use super::{Outcome, Tally};
+use super::Decisions;
+use crate::engine::end::{HandedBack, Stage};
+use crate::engine::message::{Accepted, Envelope, Held, Job, Parked, Work};
+use crate::engine::settings::Overflow;
+use crate::engine::settlement::{Outcome, Tally};
 use crate::error::Failure;
 use crate::types::Spec;
 
 /// How long a message waits whose version is here already, before it is looked at again.
 const REPEATED_WAIT: Duration = Duration::from_millis(100);
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> Decisions<T> {
+    /// Settles a message that was displaced or refused because too many wait for their old lane, or
+    /// delivers it as a dead letter without its lane.
+    pub(crate) fn turn_away(
+        &self,
+        tally: &mut Tally,
+        (accepted_at, accepted): (u64, Accepted<T>),
+        displaced: bool,
+    ) -> Option<Job<T>> {
+        let Accepted {
+            key,
+            hash,
+            message,
+            obligation,
+        } = accepted;
+        self.probe.counters.overflowed.add(1);
+        let envelope = Envelope {
+            obligation,
+            accepted_at,
+        };
+        let Some(key) = key.filter(|_| !displaced) else {
+            self.settlement
+                .settle(tally, envelope, Outcome::Displaced(message));
+            return None;
+        };
+        self.probe.notify_overflowed(&key);
+        self.refuse(tally, key, hash, Parked { message, envelope })
+    }
     /// Gives a message that left its lane its outcome, or makes it a letter.
-    pub(in super::super) fn settle_left(
+    pub(crate) fn settle_left(
         &self,
         tally: &mut Tally,
         key: &T::Key,
@@ -29,7 +58,7 @@ impl<T: Spec> Engine<T> {
         let outcome = match why {
             Left::Revoked => {
                 let back = HandedBack::idle(cloned(key), message, 0);
-                self.hand_back(tally, back, envelope);
+                self.settlement.hand_back(tally, back, envelope);
                 return None;
             }
             Left::Repeated if envelope.obligation.source().is_some() => {
@@ -46,7 +75,7 @@ impl<T: Spec> Engine<T> {
                 Outcome::Displaced(message)
             }
             Left::Skipped => {
-                self.drop_quietly(message);
+                self.probe.drop_quietly(message);
                 Outcome::Discarded(Failure::Skipped)
             }
             Left::Refused => {
@@ -64,7 +93,7 @@ impl<T: Spec> Engine<T> {
                 });
             }
         };
-        self.settle(tally, envelope, outcome);
+        self.settlement.settle(tally, envelope, outcome);
         None
     }
 
@@ -75,7 +104,9 @@ impl<T: Spec> Engine<T> {
         // At the end it goes back: its version may have halted, and would hold a drain up for ever.
         let goes_on = self.shutdown.stage() == Stage::Open;
         let Some(key) = cloned(key).filter(|_| goes_on) else {
-            return self.hand_back(tally, HandedBack::idle(None, message, 0), envelope);
+            return self
+                .settlement
+                .hand_back(tally, HandedBack::idle(None, message, 0), envelope);
         };
         let accepted = Accepted {
             key: Some(key),
@@ -91,9 +122,9 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Settles a head that was taken out of its lane.
-    pub(in super::super) fn settle_taken(&self, tally: &mut Tally, head: Held<T>, taken: Taken) {
+    pub(crate) fn settle_taken(&self, tally: &mut Tally, head: Held<T>, taken: Taken) {
         if taken == Taken::Revoked {
-            return self.hand_back_held(tally, None, head);
+            return self.table.hand_back_held(tally, None, head);
         }
         let Held {
             message,
@@ -104,23 +135,23 @@ impl<T: Spec> Engine<T> {
         let outcome = match taken {
             Taken::Revoked => unreachable!("it was handed back"),
             Taken::Purged => {
-                self.drop_quietly(work);
+                self.probe.drop_quietly(work);
                 Outcome::Purged(message)
             }
             Taken::Skipped => {
-                self.drop_quietly(message);
+                self.probe.drop_quietly(message);
                 Outcome::Discarded(match work {
                     Work::Letter(given_up) => given_up.failure,
                     Work::Entered | Work::Leased(_) | Work::Attempt(_) => Failure::Skipped,
                 })
             }
         };
-        self.settle(tally, envelope, outcome);
+        self.settlement.settle(tally, envelope, outcome);
     }
 
     /// Handles a message that a full lane refused. Returns the dead letter, if one is to be
     /// delivered. It is delivered without its lane, which goes on meanwhile.
-    pub(in super::super) fn refuse(
+    pub(crate) fn refuse(
         &self,
         tally: &mut Tally,
         key: T::Key,
@@ -129,7 +160,8 @@ impl<T: Spec> Engine<T> {
     ) -> Option<Job<T>> {
         let Parked { message, envelope } = refused;
         if self.settings.overflow != Overflow::DeadLetter {
-            self.settle(tally, envelope, Outcome::Displaced(message));
+            self.settlement
+                .settle(tally, envelope, Outcome::Displaced(message));
             return None;
         }
         let work = Work::letter(0, Failure::LaneFull, Some(key));

@@ -5,19 +5,23 @@ use std::time::Duration;
 use keylane_lanes::{Sequencer, State, WaitReason};
 use keylane_rt::clock::Instant;
 
-use super::message::{Held, Parked, Work};
-use super::{Engine, Lane};
+use super::LaneTable;
+use crate::engine::lane::Lane;
+use crate::engine::message::{Held, Parked, Work};
 use crate::lane::{LaneState, LaneView};
+use crate::observe::trace::Shown;
 use crate::types::Spec;
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> LaneTable<T> {
     pub(crate) fn inspect(&self, key: &T::Key, hash: u64, now: Instant) -> Option<LaneView> {
         self.lanes.peek(hash, key, |lane| LaneView {
             depth: lane.depth(&self.rules),
             state: Self::state_of(lane, now),
-            head_age: self.head_accepted_at(lane).map(|at| self.waited(at, now)),
+            head_age: self
+                .head_accepted_at(lane)
+                .map(|at| self.clocks.waited(at, now)),
             oldest_waiting: Self::oldest_behind(lane)
-                .map(|parked| self.waited(parked.envelope.accepted_at, now)),
+                .map(|parked| self.clocks.waited(parked.envelope.accepted_at, now)),
             full: lane.gate().is_some() || lane.depth(&self.rules) >= self.settings.lane_capacity,
         })
     }
@@ -54,7 +58,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// When the head of a lane was accepted, where the lane knows it.
-    pub(super) fn head_accepted_at(&self, lane: &Lane<T>) -> Option<u64> {
+    pub(crate) fn head_accepted_at(&self, lane: &Lane<T>) -> Option<u64> {
         match lane.state() {
             State::Entered | State::Ready => None,
             State::Running { accepted_at, .. } => Some(*accepted_at),
@@ -102,6 +106,19 @@ impl<T: Spec> Engine<T> {
                 due_in,
                 why,
             },
+        }
+    }
+    /// How to show a key by its hash, while it has a lane.
+    pub(crate) fn shown_by_hash(&self, hash: u64) -> String {
+        let key = self.settings.show_key.and_then(|_| self.lanes.key_of(hash));
+        let shown = Shown {
+            key: key.as_ref(),
+            hash,
+            show: self.settings.show_key,
+        };
+        match key {
+            Some(_) => shown.to_string(),
+            None => format!("#{hash:016x}"),
         }
     }
 }

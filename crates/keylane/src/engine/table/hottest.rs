@@ -8,7 +8,7 @@ use keylane_rt as rt;
 use keylane_rt::clock::Instant;
 use keylane_rt::unwind::caught;
 
-use super::Engine;
+use super::LaneTable;
 use crate::observe::hot_keys::{DepthFilter, Wait};
 use crate::observe::{HotBy, HotKey};
 use crate::types::Spec;
@@ -30,10 +30,10 @@ struct Figures {
     stalled: bool,
 }
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> LaneTable<T> {
     /// The router has parked a message, and now the lane is this deep.
     #[inline]
-    pub(super) fn note_depth(&self, filter: &mut DepthFilter, hash: u64, depth: usize) {
+    pub(crate) fn note_depth(&self, filter: &mut DepthFilter, hash: u64, depth: usize) {
         let depth_of = |hash| {
             self.lanes
                 .peek_hash(hash, |lane| lane.depth(&self.rules) as u64)
@@ -42,29 +42,16 @@ impl<T: Spec> Engine<T> {
     }
 
     /// A head comes to wait for time or for a decision.
-    pub(super) fn note_stalled(&self, hash: u64, accepted: u64) {
+    pub(crate) fn note_stalled(&self, hash: u64, accepted: u64) {
         let is_stalled = |hash| self.lanes.peek_hash(hash, |lane| lane.is_stalled());
         self.probe.hot_keys.stalled(hash, accepted, is_stalled);
     }
 
-    /// The handler of a runner begins to wait.
-    #[inline]
-    pub(super) fn begin_wait(&self, runner: u32, hash: u64, now: Instant) {
-        let since = self.stamp(now);
-        self.probe.hot_keys.waiting(runner, hash, since);
-    }
-
-    /// It is ready, or was dropped.
-    #[inline]
-    pub(super) fn end_wait(&self, runner: u32) {
-        self.probe.hot_keys.ready(runner);
-    }
-
     /// The hottest keys, the hottest first. Never two locks at once, never one across an await.
     pub(crate) async fn hottest(&self, most: usize, by: HotBy) -> Vec<HotKey<T::Key>> {
-        let now = self.now();
+        let now = self.clocks.now();
         let seen = self.look_at_candidates(now).await;
-        let stamp = self.stamp(now);
+        let stamp = self.clocks.stamp(now);
         let mut ranked: Vec<_> = seen
             .into_iter()
             .filter_map(|(hash, figures)| Some(self.hot_key(hash, figures?, stamp)))
@@ -139,7 +126,7 @@ impl<T: Spec> Engine<T> {
                 .oldest_parked()
                 .map(|parked| parked.envelope.accepted_at);
             let oldest = self.head_accepted_at(lane).into_iter().chain(parked).min();
-            let waited = oldest.map(|accepted_at| self.waited(accepted_at, now));
+            let waited = oldest.map(|accepted_at| self.clocks.waited(accepted_at, now));
             Figures {
                 depth: lane.depth(&self.rules),
                 age: waited.unwrap_or_default().max(waits),

@@ -3,13 +3,17 @@
 //! The engine calls this to record what has happened. Nothing here changes what the engine does,
 //! and nothing here knows the engine: questions about a lane come as closures.
 
+mod notify;
+
 use keylane_rt::unwind::{caught, dropped, shielded};
 use keylane_rt::{Handle, clock};
 
 use super::events::{Event, Feed};
+use super::settings::{Overflow, Settings};
 use crate::adaptive::Meter;
 use crate::observe::facade::Facade;
 use crate::observe::hot_keys::HotKeys;
+use crate::observe::trace::{ShowKey, Shown};
 use crate::observe::{Counters, Watchdog};
 
 pub(crate) struct Probe<K> {
@@ -25,24 +29,57 @@ pub(crate) struct Probe<K> {
     pub(super) watchdog: Watchdog,
     /// Where the watchdog is spawned: the runtime that the dispatcher was started on.
     pub(super) runtime: Handle,
+    show_key: Option<ShowKey<K>>,
+    /// What happens to messages above the capacity of a lane.
+    overflow: Overflow,
 }
 
 impl<K> Probe<K> {
-    pub(super) fn new(
-        name: Option<&str>,
+    pub(super) fn new<M, E>(
+        settings: &Settings<K, M, E>,
         concurrency: usize,
-        event_capacity: usize,
         meter: Option<Meter>,
         runtime: Handle,
     ) -> Self {
         Self {
             counters: Counters::default(),
-            facade: Facade::new(name),
+            facade: Facade::new(settings.name.as_deref()),
             meter,
             hot_keys: HotKeys::new(concurrency),
-            feed: Feed::new(event_capacity),
+            feed: Feed::new(settings.event_capacity),
             watchdog: Watchdog::default(),
             runtime,
+            show_key: settings.show_key,
+            overflow: settings.overflow,
+        }
+    }
+
+    /// The key as spans and events show it.
+    pub(crate) fn shown<'a>(&self, key: Option<&'a K>, hash: u64) -> Shown<'a, K> {
+        Shown {
+            key,
+            hash,
+            show: self.show_key,
+        }
+    }
+
+    /// Drops a user's value and catches a panic of its drop.
+    pub(crate) fn drop_quietly<V>(&self, value: V) {
+        if dropped(value) {
+            self.counters.panics.add(1);
+        }
+    }
+
+    /// Drops a user's future. A panic of its drop is caught.
+    #[inline]
+    pub(crate) fn drop_future(&self, drop: impl FnOnce()) {
+        if let Err(text) = caught(drop) {
+            self.counters.panics.add(1);
+            tracing::error!(
+                target: "keylane",
+                panic = %text,
+                "the future of a handler panicked when it was dropped"
+            );
         }
     }
 

@@ -3,15 +3,16 @@
 use keylane_lanes::Few;
 use keylane_rt::unwind::caught;
 
-use super::message::{Envelope, Parked};
-use super::outcome::{Outcome, Tally};
-use super::{Engine, HandedBack};
+use super::Decisions;
+use crate::engine::end::HandedBack;
+use crate::engine::message::{Envelope, Parked};
+use crate::engine::settlement::{Outcome, Tally};
 use crate::error::Failure;
 use crate::types::Spec;
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> Decisions<T> {
     /// Merges messages outside of their lane, because the merge function is user code.
-    pub(super) fn merge(
+    pub(crate) fn merge(
         &self,
         tally: &mut Tally,
         (waited, newcomers): (Parked<T>, Few<Parked<T>>),
@@ -32,8 +33,8 @@ impl<T: Spec> Engine<T> {
                 let mut envelope = newcomer.envelope;
                 envelope.accepted_at = accepted_at;
                 envelope.obligation.absorb_older(obligation);
-                self.drop_quietly(waited.message);
-                self.drop_quietly(newcomer.message);
+                self.probe.drop_quietly(waited.message);
+                self.probe.drop_quietly(newcomer.message);
                 Parked { message, envelope }
             }
             Err(text) => {
@@ -41,13 +42,14 @@ impl<T: Spec> Engine<T> {
                 let failure = Failure::Panicked(text);
                 if newcomer.envelope.obligation.source().is_some() {
                     // Its source gives it again.
-                    self.drop_quietly(failure);
+                    self.probe.drop_quietly(failure);
                     let back = HandedBack::idle(None, newcomer.message, 0);
-                    self.hand_back(tally, back, newcomer.envelope);
+                    self.settlement.hand_back(tally, back, newcomer.envelope);
                     return waited;
                 }
-                self.drop_quietly(newcomer.message);
-                self.settle(tally, newcomer.envelope, Outcome::Discarded(failure));
+                self.probe.drop_quietly(newcomer.message);
+                self.settlement
+                    .settle(tally, newcomer.envelope, Outcome::Discarded(failure));
                 waited
             }
         }

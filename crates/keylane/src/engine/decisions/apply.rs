@@ -1,23 +1,26 @@
 //! Applies what followed from the decision of a lane, once the lock of its shard is released.
 //!
-//! [`Engine::apply`] wakes senders, settles messages, arms timers, asks the version store, and
+//! [`Decisions::apply`] wakes senders, settles messages, arms timers, asks the version store, and
 //! returns what goes into the ready queue.
 
 use keylane_lanes::{Due, Effects, Few, Gap, Opening, Out, Store};
-use keylane_rt::Arc;
 use keylane_rt::clock::{self, Instant};
 
-use super::lane::{Lane, LaneEffects, open};
-use super::message::{Held, Job, Parked, Queued, RetryDue, WakeUp, Work};
-use super::outcome::Tally;
-use super::{Engine, Stage};
+use super::Decisions;
+use crate::engine::end::Stage;
+use crate::engine::lane::{Lane, LaneEffects, open};
+use crate::engine::message::{Held, Job, Parked, Queued, RetryDue, StoreRequest, WakeUp, Work};
+use crate::engine::settlement::Tally;
 use crate::types::Spec;
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> Decisions<T> {
     /// Applies the other effects of a decision. Returns what goes into the ready queue. Letters for
     /// messages that left without a lane to wait for them go into `letters`.
+    ///
+    /// What has to be decided next writes its effects over those that were applied, until nothing
+    /// is left to decide.
     #[inline]
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &self,
         tally: &mut Tally,
         key: T::Key,
@@ -25,19 +28,23 @@ impl<T: Spec> Engine<T> {
         effects: &mut LaneEffects<T>,
         letters: &mut Vec<Queued<T>>,
     ) -> Option<Queued<T>> {
-        if let Some(at) = effects.expires_at {
-            let (key, due) = (key.clone(), Due::Expiry(at));
-            self.arm_wake_up(WakeUp::Lane { key, hash, due }, at);
+        loop {
+            if let Some(at) = effects.expires_at {
+                let (key, due) = (key.clone(), Due::Expiry(at));
+                self.clocks.arm_wake_up(WakeUp::Lane { key, hash, due }, at);
+            }
+            if effects.has_others()
+                && let Some(pair) = self.apply_others(tally, &key, hash, effects, letters)
+            {
+                self.offer_merged(tally, &key, hash, pair, effects);
+            } else if effects.holds && self.shutdown.stage() > Stage::Open {
+                if !self.close_lane(tally, &key, hash, effects) {
+                    return None;
+                }
+            } else {
+                return self.let_go(key, hash, effects);
+            }
         }
-        if effects.has_others()
-            && let Some(pair) = self.apply_others(tally, &key, hash, effects, letters)
-        {
-            return self.offer_merged(tally, key, hash, pair, letters);
-        }
-        if effects.holds && self.shutdown.stage() > Stage::Open {
-            return self.apply_at_end(tally, key, hash, letters);
-        }
-        self.let_go(key, hash, effects)
     }
 
     /// What goes into the ready queue.
@@ -46,7 +53,7 @@ impl<T: Spec> Engine<T> {
         match std::mem::replace(&mut effects.out, Out::Nothing) {
             Out::Nothing => {
                 if std::mem::needs_drop::<T::Key>() {
-                    self.drop_quietly(key);
+                    self.probe.drop_quietly(key);
                 }
                 None
             }
@@ -62,7 +69,7 @@ impl<T: Spec> Engine<T> {
 
     /// Applies what followed from a head that settled, or from a lane that was asked.
     #[inline]
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &self,
         key: T::Key,
         hash: u64,
@@ -84,13 +91,13 @@ impl<T: Spec> Engine<T> {
         let mut tally = Tally::default();
         let queued = self.apply_quiet(&mut tally, key, hash, effects);
         if !tally.is_empty() {
-            self.flush(&mut tally);
+            self.settlement.flush(&mut tally);
         }
         queued
     }
 
     /// Applies what followed from a decision that turns no message away.
-    pub(super) fn apply_quiet(
+    pub(crate) fn apply_quiet(
         &self,
         tally: &mut Tally,
         key: T::Key,
@@ -118,14 +125,14 @@ impl<T: Spec> Engine<T> {
         let rare = rare.unwrap_or_default();
         open(std::mem::replace(&mut effects.opening, Opening::Nothing));
         if let Some(accepted_at) = rare.stalled_since {
-            self.note_stalled(hash, accepted_at);
+            self.table.note_stalled(hash, accepted_at);
         }
         self.arm_timers(key, hash, effects.wake, rare.gap_until);
         if effects.stale {
             self.clocks.outdate();
         }
         if overflows {
-            self.notify_overflowed(key);
+            self.probe.notify_overflowed(key);
         }
         if let Some(gap) = rare.gap {
             self.report_gap(key, hash, gap);
@@ -138,7 +145,7 @@ impl<T: Spec> Engine<T> {
             letters.extend(letter.map(Queued::Job));
         }
         for body in rare.bodies {
-            self.drop_quietly(body);
+            self.probe.drop_quietly(body);
         }
         match rare.store {
             None => {}
@@ -148,42 +155,25 @@ impl<T: Spec> Engine<T> {
         rare.merge
     }
 
-    /// Handles a lane that begins to wait during the shutdown: a batch waits for no more messages,
-    /// and what waits for something that will not come is handed back.
+    /// Closes a lane that begins to wait during the shutdown: a batch waits for no more messages,
+    /// and what waits for something that will not come is handed back. False: the lane is gone.
     #[cold]
-    fn apply_at_end(
+    fn close_lane(
         &self,
         tally: &mut Tally,
-        key: T::Key,
+        key: &T::Key,
         hash: u64,
-        letters: &mut Vec<Queued<T>>,
-    ) -> Option<Queued<T>> {
+        effects: &mut LaneEffects<T>,
+    ) -> bool {
         // The router may have swept before the lane began to wait.
         let is_over = self.shutdown.hands_back();
         let is_stuck = self.shutdown.has_intake_ended();
         if is_over || is_stuck {
-            self.evict_one(tally, &key, hash);
+            self.table.evict_one(tally, key, hash);
         }
-        let mut effects = Effects::new();
-        if !self.step(&key, hash, clock::now(), &mut effects, Lane::<T>::close) {
-            return None;
-        }
-        self.apply(tally, key, hash, &mut effects, letters)
-    }
-
-    /// Applies a decision that neither the router nor a runner has made, and enqueues what follows.
-    pub(super) fn apply_and_enqueue(
-        self: &Arc<Self>,
-        tally: &mut Tally,
-        key: T::Key,
-        hash: u64,
-        effects: &mut LaneEffects<T>,
-    ) {
-        let mut letters = Vec::new();
-        let out = self.apply(tally, key, hash, effects, &mut letters);
-        for queued in letters.into_iter().chain(out) {
-            self.enqueue(queued);
-        }
+        *effects = Effects::new();
+        self.table
+            .step(key, hash, clock::now(), effects, Lane::<T>::close)
     }
 
     fn arm_timers(
@@ -198,7 +188,8 @@ impl<T: Spec> Engine<T> {
             Some(Due::Expiry(_)) => unreachable!("it has a field of its own"),
             Some(Due::Backoff(until)) => {
                 let key = key.clone();
-                self.arm_retry(RetryDue::Lane { key, hash, until }, until);
+                self.clocks
+                    .arm_retry(RetryDue::Lane { key, hash, until }, until);
             }
             Some(due @ (Due::Wait(at) | Due::Gap(at))) => {
                 self.wake_at(key, hash, due, at);
@@ -211,7 +202,8 @@ impl<T: Spec> Engine<T> {
 
     fn wake_at(&self, key: &T::Key, hash: u64, due: Due, at: Instant) {
         let key = key.clone();
-        self.arm_wake_up(WakeUp::Lane { key, hash, due }, self.clocks.stamp(at));
+        self.clocks
+            .arm_wake_up(WakeUp::Lane { key, hash, due }, self.clocks.stamp(at));
     }
 
     /// Lets out a job that its lane held.
@@ -228,7 +220,7 @@ impl<T: Spec> Engine<T> {
             let charge = head.envelope.obligation.charge_mut();
             charge.earlier = charge.earlier.saturating_add(attempts);
             let work = std::mem::replace(&mut head.work, Work::Attempt(1));
-            self.drop_quietly(work);
+            self.probe.drop_quietly(work);
         } else if counts && head.work.is_attempt() {
             self.probe.counters.retries.add(1);
         }
@@ -240,34 +232,53 @@ impl<T: Spec> Engine<T> {
     fn offer_merged(
         &self,
         tally: &mut Tally,
-        key: T::Key,
+        key: &T::Key,
         hash: u64,
         waiting: (Parked<T>, Few<Parked<T>>),
-        letters: &mut Vec<Queued<T>>,
-    ) -> Option<Queued<T>> {
+        effects: &mut LaneEffects<T>,
+    ) {
         let survivor = self.merge(tally, waiting);
         let now = clock::now();
-        let mut effects = Effects::new();
-        self.step_or_make(&key, hash, now, &mut effects, |lane, effects| {
-            lane.offer_merged(survivor, now, &self.rules, self.lanes.spares(), effects);
-        });
-        self.apply(tally, key, hash, &mut effects, letters)
+        let (rules, spares) = (&self.table.rules, self.table.lanes.spares());
+        *effects = Effects::new();
+        self.table
+            .step_or_make(key, hash, now, effects, |lane, effects| {
+                lane.offer_merged(survivor, now, rules, spares, effects);
+            });
     }
 
     /// Notifies the subscribers which versions are missing.
     fn report_gap(&self, key: &T::Key, hash: u64, gap: Gap) {
         tracing::warn!(
             target: "keylane",
-            key = %self.shown(Some(key), hash),
+            key = %self.probe.shown(Some(key), hash),
             first = gap.first,
             last = gap.last,
             "versions are missing"
         );
-        self.notify_gap(key, gap.first, gap.last);
-        let halts = self.rules.sequence().is_some_and(|rules| rules.halts());
+        self.probe.notify_gap(key, gap.first, gap.last);
+        let halts = self
+            .table
+            .rules
+            .sequence()
+            .is_some_and(|rules| rules.halts());
         if halts {
             let why = || format!("versions {} to {} are missing", gap.first, gap.last);
-            self.notify_halted(key, self.is_watched().then(|| (0, why())));
+            self.probe
+                .notify_halted(key, self.probe.is_watched().then(|| (0, why())));
+        }
+    }
+
+    /// Sends a request to the store task: load or record a version.
+    pub(crate) fn ask_store(&self, key: T::Key, hash: u64, record: Option<u64>) {
+        if let Some(store_requests) = &self.store_requests {
+            // If the task is gone, so is the dispatcher's runtime.
+            let _ = store_requests.send(StoreRequest {
+                key,
+                hash,
+                record,
+                wait: StoreRequest::<T::Key>::FIRST_WAIT,
+            });
         }
     }
 }

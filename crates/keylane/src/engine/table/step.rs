@@ -1,23 +1,23 @@
 //! A step: a lane decides, and what must be seen together with its decision is applied.
 //!
 //! A lane decides under the lock of its shard and writes what follows into
-//! [`Effects`](keylane_lanes::Effects). [`Engine::step`] applies the first part of them under that
-//! lock; once the lock is released, it returns room and wakes the router. The rest is for
-//! [`Engine::apply`].
+//! [`Effects`](keylane_lanes::Effects). [`LaneTable::step`] applies the first part of them under
+//! that lock; once the lock is released, it returns room and wakes the router. The rest is for
+//! [`Decisions::apply`](super::super::decisions::Decisions::apply).
 
 use keylane_lanes::{Keep, Out};
-use keylane_rt::clock::Instant;
+use keylane_rt::clock::{self, Instant};
 
-use super::Engine;
-use super::lane::{Lane, LaneEffects};
-use super::room::{Freed, change_gauge};
+use super::LaneTable;
 use crate::discipline::Forgotten;
+use crate::engine::lane::{Lane, LaneEffects};
+use crate::engine::room::{Freed, change_gauge};
 use crate::types::{Spec, Types};
 
 /// Work that a step leaves for the time after the lock of the shard is released. Most steps leave
 /// none.
 #[must_use = "room, the router and what keys remember wait for it"]
-pub(super) struct AfterUnlock<T: Types> {
+pub(crate) struct AfterUnlock<T: Types> {
     freed: Freed,
     /// The lane has drained up to its watermark.
     drained: bool,
@@ -47,10 +47,10 @@ impl<T: Types> AfterUnlock<T> {
     }
 }
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> LaneTable<T> {
     /// Takes a step in the lane of a key, if there is one. What follows is in `effects`.
     #[inline]
-    pub(super) fn step(
+    pub(crate) fn step(
         &self,
         key: &T::Key,
         hash: u64,
@@ -64,7 +64,7 @@ impl<T: Spec> Engine<T> {
 
     /// Takes a step in the lane of a key, which is made if there is none.
     #[inline]
-    pub(super) fn step_or_make(
+    pub(crate) fn step_or_make(
         &self,
         key: &T::Key,
         hash: u64,
@@ -103,7 +103,7 @@ impl<T: Spec> Engine<T> {
 
     /// Applies what must be seen together with the decision. Under the shard's lock.
     #[inline]
-    pub(super) fn apply_locked(
+    pub(crate) fn apply_locked(
         &self,
         lane: &mut Lane<T>,
         key: &T::Key,
@@ -162,7 +162,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Carries out what was seen under the lock.
-    pub(super) fn apply_after_unlock(&self, after_unlock: AfterUnlock<T>) {
+    pub(crate) fn apply_after_unlock(&self, after_unlock: AfterUnlock<T>) {
         let AfterUnlock {
             freed,
             drained,
@@ -174,10 +174,26 @@ impl<T: Spec> Engine<T> {
             self.shutdown.wake_router();
         }
         if forgotten.is_some() {
-            self.drop_quietly(forgotten);
+            self.probe.drop_quietly(forgotten);
         }
         if let Some(at) = forget_at {
             self.forget_rates_at(at);
         }
+    }
+
+    /// The time for a decision of a lane. Reading the clock costs as much as the decision, so lanes
+    /// that do not look at the time get any.
+    #[inline]
+    pub(crate) fn now_if(&self, depends_on_it: bool) -> Instant {
+        match depends_on_it || self.slow_path.may_be_untimely() {
+            true => clock::now(),
+            false => self.clocks.epoch,
+        }
+    }
+    /// Marks this version as recorded in the store, by the attempt that handled it.
+    pub(crate) fn note_recorded(&self, key: Option<&T::Key>, hash: u64, version: u64) {
+        let Some(key) = key else { return };
+        self.lanes
+            .with(hash, key, |lane| lane.note_recorded(version));
     }
 }

@@ -8,6 +8,8 @@
 //! its tally, so a driver that is behind gets its settlements in batches. A driver that could take
 //! next to nothing in anyway asks for a batch of some size, and comes by itself after a while.
 
+mod revoked;
+
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -41,6 +43,11 @@ pub(crate) struct Sources {
     /// Whether as many settlements were pushed as a driver waits for, and it was not woken. Set and
     /// cleared under the lock; a runner that reads it relaxed sees at least its own pushes.
     unread: AtomicBool,
+    /// Whether any source was ever consumed. Relaxed, without a partner: the first message of a
+    /// source comes after it was set.
+    used: AtomicBool,
+    /// Whether the messages of a lane become one by the user's function.
+    merges: bool,
 }
 
 /// What one driver has to read, and what it has said about its slots.
@@ -132,6 +139,13 @@ impl Drop for Registration {
 }
 
 impl Sources {
+    pub(super) fn new(merges: bool) -> Self {
+        Self {
+            merges,
+            ..Self::default()
+        }
+    }
+
     /// Makes the outbox of a driver. Returns `None` when all 2^32 numbers have been used.
     pub(crate) fn register(
         self: &Arc<Self>,

@@ -2,33 +2,29 @@
 
 use std::time::Duration;
 
-use keylane_lanes::{Effects, Hold};
-use keylane_rt::clock::{self, Instant};
+use keylane_lanes::Hold;
+use keylane_rt::cut;
 use keylane_rt::unwind::{caught, cloned};
-use keylane_rt::{Arc, cut};
 
-use super::super::message::{Envelope, Held, Job, Queued, RetryDue, Unsettled, Work};
-use super::super::room::Freed;
-use super::super::{Engine, HandedBack};
-use super::settle::{Outcome, Tally};
+use super::Failures;
 use super::verdict::{Policy, Verdict};
+use crate::engine::end::HandedBack;
+use crate::engine::message::{Envelope, Held, Job, LONGEST_WHY, Queued, Unsettled, Work, why};
+use crate::engine::settlement::{Outcome, Tally};
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::random;
 use crate::types::Spec;
 
-/// Most characters kept of an error, as the reason why a lane waits.
-const LONGEST_WHY: usize = 256;
-
 /// The first backoff after the dead-letter sink refused. It doubles up to `LONGEST_SINK_WAIT`.
 const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> Failures<T> {
     /// Handles a failed attempt. Returns what the runner runs next: the dead letter, or the next
     /// job of the key. `None`: the message waits.
-    pub(in super::super) fn failed(
-        self: &Arc<Self>,
+    pub(crate) fn failed(
+        &self,
         tally: &mut Tally,
         context: &mut Context<T::Key>,
         unsettled: Unsettled<T>,
@@ -40,16 +36,18 @@ impl<T: Spec> Engine<T> {
             envelope,
             kept,
         } = unsettled;
-        if self.is_revoked(&envelope.obligation) {
+        if self.sources.is_revoked(&envelope.obligation) {
             // What was dropped because of the revoke has not failed.
             let was_dropped = matches!(failure, Failure::Revoked | Failure::LeaseLost);
             let ended = attempt.saturating_sub(u32::from(was_dropped));
-            self.drop_quietly(failure);
+            self.probe.drop_quietly(failure);
             return self.give_back_failed(tally, key, hash, envelope, ended);
         }
         let (key, kept) = match (failure, key, kept) {
             (Failure::LeaseLost, Some(key), Some(message)) => {
-                return self.lost_lease(tally, key, hash, (message, envelope, attempt));
+                return self
+                    .decisions
+                    .lost_lease(tally, key, hash, (message, envelope, attempt));
             }
             (other, key, kept) => {
                 failure = other;
@@ -59,15 +57,16 @@ impl<T: Spec> Engine<T> {
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
-            self.notify_discarded(key.as_ref(), attempt, &failure);
-            self.settle(tally, envelope, Outcome::Discarded(failure));
-            return self.advance(key, hash);
+            self.probe.notify_discarded(key.as_ref(), attempt, &failure);
+            self.settlement
+                .settle(tally, envelope, Outcome::Discarded(failure));
+            return self.decisions.advance(key, hash);
         };
         let is_of_source = envelope.obligation.source().is_some();
         match self.verdict(key.is_some(), is_of_source, attempt, &failure) {
             Verdict::Retry(wait) => {
-                let why = self.why(&failure);
-                self.drop_quietly(failure);
+                let why = why(&failure);
+                self.probe.drop_quietly(failure);
                 let next = attempt + 1;
                 let held = Held {
                     message,
@@ -75,7 +74,7 @@ impl<T: Spec> Engine<T> {
                     work: Work::Attempt(next),
                     why,
                 };
-                self.back_off(tally, key, hash, held, wait)
+                self.decisions.back_off(tally, key, hash, held, wait)
             }
             Verdict::DeadLetter => {
                 self.warn_given_up(key.as_ref(), hash, attempt);
@@ -91,7 +90,7 @@ impl<T: Spec> Engine<T> {
             }
             Verdict::Halt => {
                 self.warn_given_up(key.as_ref(), hash, attempt);
-                let why = self.why(&failure);
+                let why = why(&failure);
                 let work = Work::letter(attempt, failure, None);
                 let held = Held {
                     message,
@@ -103,10 +102,11 @@ impl<T: Spec> Engine<T> {
             }
             Verdict::Discard => {
                 self.warn_given_up(key.as_ref(), hash, attempt);
-                self.notify_discarded(key.as_ref(), attempt, &failure);
-                self.drop_quietly(message);
-                self.settle(tally, envelope, Outcome::Discarded(failure));
-                self.advance(key, hash)
+                self.probe.notify_discarded(key.as_ref(), attempt, &failure);
+                self.probe.drop_quietly(message);
+                self.settlement
+                    .settle(tally, envelope, Outcome::Discarded(failure));
+                self.decisions.advance(key, hash)
             }
         }
     }
@@ -128,13 +128,13 @@ impl<T: Spec> Engine<T> {
             interrupted: true,
         };
         // First: once it is back, its source may give it again.
-        self.rewind(key.as_ref(), hash, version);
-        self.hand_back(tally, back, envelope);
-        self.advance(key, hash)
+        self.decisions.rewind(key.as_ref(), hash, version);
+        self.settlement.hand_back(tally, back, envelope);
+        self.decisions.advance(key, hash)
     }
 
     /// Whether a message whose last attempt ended with its process is tried again.
-    pub(in super::super) fn may_start_again(&self, is_keyed: bool, attempts: u32) -> bool {
+    pub(crate) fn may_start_again(&self, is_keyed: bool, attempts: u32) -> bool {
         let verdict = self.verdict(is_keyed, true, attempts, &Failure::Crashed);
         matches!(verdict, Verdict::Retry(_))
     }
@@ -168,7 +168,7 @@ impl<T: Spec> Engine<T> {
     fn warn_given_up(&self, key: Option<&T::Key>, hash: u64, attempts: u32) {
         tracing::warn!(
             target: "keylane",
-            key = %self.shown(key, hash),
+            key = %self.probe.shown(key, hash),
             attempts,
             policy = ?self.settings.on_exhausted,
             "gave up on the message, will apply the policy"
@@ -176,8 +176,8 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Handles a letter that the sink refused: it is delivered again later, and the lane waits.
-    pub(in super::super) fn refused(
-        self: &Arc<Self>,
+    pub(crate) fn refused(
+        &self,
         tally: &mut Tally,
         job: Job<T>,
         error: String,
@@ -189,10 +189,12 @@ impl<T: Spec> Engine<T> {
             envelope,
             mut work,
         } = job;
-        let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
-        if self.is_revoked(&envelope.obligation) {
+        let envelope = self
+            .decisions
+            .start_alone(tally, key.as_ref(), hash, envelope);
+        if self.sources.is_revoked(&envelope.obligation) {
             let attempts = work.attempts();
-            self.drop_quietly((message, work));
+            self.probe.drop_quietly((message, work));
             return self.give_back_failed(tally, key, hash, envelope, attempts);
         }
         self.probe.counters.letter_failures.add(1);
@@ -205,7 +207,7 @@ impl<T: Spec> Engine<T> {
             given_up.refusals = given_up.refusals.saturating_add(1);
             tracing::error!(
                 target: "keylane",
-                key = %self.shown(key.as_ref(), hash),
+                key = %self.probe.shown(key.as_ref(), hash),
                 refusals = given_up.refusals,
                 %error,
                 "the dead-letter sink did not accept the message, will retry; its key waits"
@@ -217,37 +219,12 @@ impl<T: Spec> Engine<T> {
             work,
             why: error.into(),
         };
-        self.back_off(tally, key, hash, held, wait)
-    }
-
-    /// Parks a failed job until its next attempt. The messages behind it are stalled from now on.
-    pub(in super::super) fn back_off(
-        self: &Arc<Self>,
-        tally: &mut Tally,
-        key: Option<T::Key>,
-        hash: u64,
-        held: Held<T>,
-        wait: Duration,
-    ) -> Option<Queued<T>> {
-        if self.shutdown.hands_back() {
-            self.hand_back_held(tally, key.as_ref().and_then(cloned), held);
-            self.release_handing_back(tally, key, hash);
-            return None;
-        }
-        // The tally must return its room before the job waits.
-        self.flush(tally);
-        let now = clock::now();
-        let until = now.checked_add(wait).unwrap_or(now);
-        let Some(key) = key else {
-            self.hold_laneless(tally, held, Some(until));
-            return None;
-        };
-        self.hold_head(tally, key, hash, held, Hold::Retry(until))
+        self.decisions.back_off(tally, key, hash, held, wait)
     }
 
     /// Halts a lane. What is parked in it is stalled from now on.
     fn halt(
-        self: &Arc<Self>,
+        &self,
         tally: &mut Tally,
         key: Option<T::Key>,
         hash: u64,
@@ -259,92 +236,24 @@ impl<T: Spec> Engine<T> {
                 error = %held.why,
                 "a message without a key is held: it goes back to its source when the intake ends"
             );
-            self.hold_laneless(tally, held, None);
+            self.decisions.hold_laneless(tally, held, None);
             return None;
         };
         tracing::error!(
             target: "keylane",
-            key = %self.shown(Some(&key), hash),
+            key = %self.probe.shown(Some(&key), hash),
             error = %held.why,
             "a lane is halted: resume, skip or replace its head"
         );
-        self.flush(tally);
-        let halting = self.halting(&held);
+        self.settlement.flush(tally);
+        let halting = self.probe.halting(&held);
         let told = cloned(&key);
-        let next = self.hold_head(tally, key, hash, held, Hold::Halt);
+        let next = self.decisions.hold_head(tally, key, hash, held, Hold::Halt);
         // After the lane has halted: a subscriber may decide about it at once.
         if let Some(key) = told {
-            self.notify_halted(&key, halting);
+            self.probe.notify_halted(&key, halting);
         }
         next
-    }
-
-    /// Holds a message without a lane until its retry is due; without one, until its generation or
-    /// the intake ends. It does not count against the capacity meanwhile.
-    fn hold_laneless(&self, tally: &mut Tally, mut held: Held<T>, retry_at: Option<Instant>) {
-        self.flush(tally);
-        let mut freed = Freed::default();
-        self.room
-            .stall_obligation(&mut held.envelope.obligation, &mut freed);
-        let number = self.clocks.laneless.insert(held);
-        self.room.free(freed);
-        let ends = match retry_at {
-            Some(until) => {
-                self.arm_retry(RetryDue::Laneless(number), until);
-                self.shutdown.hands_back()
-            }
-            None => self.shutdown.hands_back() || self.shutdown.has_intake_ended(),
-        };
-        // Each of these may have come meanwhile, and looked for what is held before it was here.
-        let is_revoked = |held: &Held<T>| self.is_revoked(&held.envelope.obligation);
-        if (ends || self.clocks.laneless.peek(number, is_revoked) == Some(true))
-            && let Some(held) = self.clocks.laneless.take(number)
-        {
-            self.hand_back_held(tally, None, held);
-            self.flush(tally);
-        }
-        self.shutdown.wake_router();
-    }
-
-    /// Gives a job back to its lane. If the key's own `Eq` or `Clone` panics there, the message is
-    /// handed back and the dispatcher aborts.
-    pub(in super::super) fn hold_head(
-        self: &Arc<Self>,
-        tally: &mut Tally,
-        key: T::Key,
-        hash: u64,
-        held: Held<T>,
-        hold: Hold,
-    ) -> Option<Queued<T>> {
-        self.note_stalled(hash, held.envelope.accepted_at);
-        let of_source = held.envelope.obligation.source().and_then(|_| cloned(&key));
-        let mut held = Some(Box::new(held));
-        let mut effects = Effects::new();
-        let tried = caught(|| {
-            self.step(&key, hash, clock::now(), &mut effects, |lane, effects| {
-                if let Some(held) = held.take() {
-                    lane.hold(held, hold, effects);
-                }
-            })
-        });
-        match (tried, held) {
-            (Ok(true), None) => {
-                let queued = self.apply_quiet(tally, key, hash, &mut effects);
-                if let Some(key) = of_source {
-                    self.sweep_head(tally, key, hash);
-                }
-                self.flush(tally);
-                queued
-            }
-            (_, held) => {
-                self.count_lost_messages();
-                if let Some(held) = held {
-                    self.hand_back_held(tally, cloned(&key), *held);
-                }
-                self.flush(tally);
-                None
-            }
-        }
     }
 
     fn count_failure(
@@ -361,17 +270,9 @@ impl<T: Spec> Engine<T> {
             _ => {}
         }
         if tracing::enabled!(target: "keylane", tracing::Level::WARN) {
-            let key = self.shown(key, hash);
-            let failure = self.why(failure);
+            let key = self.probe.shown(key, hash);
+            let failure = why(failure);
             tracing::warn!(target: "keylane", %key, attempt, error = %failure, "an attempt failed");
-        }
-    }
-
-    /// The failure as a short text. Runs the user's `Debug`, so never call it under a lock.
-    pub(in super::super) fn why(&self, failure: &Failure<T::Error>) -> Box<str> {
-        match caught(|| failure.to_string()) {
-            Ok(text) => cut(text, LONGEST_WHY).into(),
-            Err(_) => "an error whose `Debug` panics".into(),
         }
     }
 }

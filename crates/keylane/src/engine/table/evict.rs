@@ -3,19 +3,19 @@
 use keylane_lanes::{Effects, Evicted, Keep, Opening, Out};
 use keylane_rt::unwind::{caught, cloned};
 
-use super::super::Engine;
-use super::super::lane::{Gate, Lane, open};
-use super::super::leases::LaneLeaseTable;
-use super::super::message::{Held, Job, Parked, Queued, Work};
-use super::super::outcome::Tally;
-use super::super::room::change_gauge;
-use super::report::HandedBack;
+use super::LaneTable;
+use crate::engine::end::HandedBack;
+use crate::engine::lane::{Gate, Lane, open};
+use crate::engine::leases::LaneLeaseTable;
+use crate::engine::message::{Held, Job, Parked, Queued, Work};
+use crate::engine::room::change_gauge;
+use crate::engine::settlement::Tally;
 use crate::letter::OnExhausted;
 use crate::types::{Spec, Types};
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> LaneTable<T> {
     /// Hands back a job that will not start, and everything parked behind it.
-    pub(in super::super) fn hand_back_job(&self, job: Job<T>) {
+    pub(crate) fn hand_back_job(&self, job: Job<T>) {
         let mut tally = Tally::default();
         let Job {
             key,
@@ -26,33 +26,29 @@ impl<T: Spec> Engine<T> {
         } = job;
         let attempts = work.attempts();
         let owner = key.as_ref().and_then(cloned).or_else(|| beside(&work));
-        self.drop_quietly(work);
+        self.probe.drop_quietly(work);
         let back = HandedBack::idle(owner, message, attempts);
         // All of its batch goes back.
-        self.hand_back(&mut tally, back, envelope.into_running());
+        self.settlement
+            .hand_back(&mut tally, back, envelope.into_running());
         self.release_handing_back(&mut tally, key, hash);
-        self.flush(&mut tally);
+        self.settlement.flush(&mut tally);
     }
 
     /// Hands back an entry of the ready queue.
-    pub(in super::super) fn hand_back_queued(&self, queued: Queued<T>) {
+    pub(crate) fn hand_back_queued(&self, queued: Queued<T>) {
         match queued {
             Queued::Job(job) => self.hand_back_job(job),
             Queued::Lane { key, hash, .. } => {
                 let mut tally = Tally::default();
                 self.release_handing_back(&mut tally, Some(key), hash);
-                self.flush(&mut tally);
+                self.settlement.flush(&mut tally);
             }
         }
     }
 
     /// Hands back everything parked behind a job that has just settled, and removes the lane.
-    pub(in super::super) fn release_handing_back(
-        &self,
-        tally: &mut Tally,
-        key: Option<T::Key>,
-        hash: u64,
-    ) {
+    pub(crate) fn release_handing_back(&self, tally: &mut Tally, key: Option<T::Key>, hash: u64) {
         let Some(key) = key else { return };
         // Also run while a panic of the key's own `Eq` unwinds, and must not be the second one. The
         // messages first: the removal drops a key, and that is the user's too.
@@ -77,9 +73,9 @@ impl<T: Spec> Engine<T> {
             }
         });
         if released.is_err() {
-            self.count_lost_messages();
+            self.settlement.count_lost_messages();
         }
-        self.drop_quietly(key);
+        self.probe.drop_quietly(key);
     }
 
     /// Takes everything out of a lane. Under the shard's lock.
@@ -99,12 +95,7 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    pub(in super::super) fn hand_back_held(
-        &self,
-        tally: &mut Tally,
-        key: Option<T::Key>,
-        held: Held<T>,
-    ) {
+    pub(crate) fn hand_back_held(&self, tally: &mut Tally, key: Option<T::Key>, held: Held<T>) {
         let Held {
             message,
             envelope,
@@ -113,12 +104,13 @@ impl<T: Spec> Engine<T> {
         } = held;
         let attempts = work.attempts();
         let owner = key.or_else(|| beside(&work));
-        self.drop_quietly(work);
-        self.hand_back(tally, HandedBack::idle(owner, message, attempts), envelope);
+        self.probe.drop_quietly(work);
+        self.settlement
+            .hand_back(tally, HandedBack::idle(owner, message, attempts), envelope);
     }
 
     /// Hands back one lane that is not out, if the end has come for it.
-    pub(in super::super) fn evict_one(&self, tally: &mut Tally, key: &T::Key, hash: u64) {
+    pub(crate) fn evict_one(&self, tally: &mut Tally, key: &T::Key, hash: u64) {
         let all = self.shutdown.hands_back();
         let mut evicted = None;
         self.lanes.step(
@@ -136,19 +128,22 @@ impl<T: Spec> Engine<T> {
         if let Some(emptied) = evicted {
             self.hand_back_emptied(tally, Some(key), emptied);
         }
-        self.flush(tally);
+        self.settlement.flush(tally);
     }
 
     /// Whether a lane cannot go on by itself any more.
     fn is_endless(&self, lane: &Lane<T>) -> bool {
-        let is_closed = self.leases.as_ref().is_some_and(LaneLeaseTable::is_closed);
+        let is_closed = self
+            .leases
+            .as_deref()
+            .is_some_and(LaneLeaseTable::is_closed);
         lane.is_endless() || (is_closed && lane.is_unleased())
     }
 
     /// Evicts what lanes hold: everything, or only what cannot finish by itself.
     ///
     /// A lane whose job is out stays, empty, until the job comes back.
-    pub(in super::super) fn evict(&self, only_endless: bool) {
+    pub(crate) fn evict(&self, only_endless: bool) {
         let mut evicted = Vec::new();
         self.lanes.sweep(|key, hash, lane| {
             if only_endless && !self.is_endless(lane) {
@@ -172,7 +167,7 @@ impl<T: Spec> Engine<T> {
                 self.hand_back_held(&mut tally, None, held);
             }
         }
-        self.flush(&mut tally);
+        self.settlement.flush(&mut tally);
     }
 
     fn hand_back_emptied(&self, tally: &mut Tally, key: Option<&T::Key>, emptied: Emptied<T>) {
@@ -182,13 +177,13 @@ impl<T: Spec> Engine<T> {
         }
         for Parked { message, envelope } in emptied.parked {
             let back = HandedBack::idle(key.and_then(cloned), message, 0);
-            self.hand_back(tally, back, envelope);
+            self.settlement.hand_back(tally, back, envelope);
         }
     }
 
     /// Wakes every sender at a gate, to see that the dispatcher is closed. Returns the lanes whose
     /// batches wait for more messages, which will not come.
-    pub(in super::super) fn close_lanes(&self) -> Vec<Queued<T>> {
+    pub(crate) fn close_lanes(&self) -> Vec<Queued<T>> {
         let (mut openings, mut scheduled) = (Vec::new(), Vec::new());
         self.lanes.sweep(|key, hash, lane| {
             // A key that cannot be cloned cannot be asked for its batch; it is handed back at the

@@ -3,16 +3,16 @@
 use keylane_rt::clock::Instant;
 use keylane_rt::unwind::shielded;
 
-use super::Engine;
-use super::message::WakeUp;
+use super::LaneTable;
 use crate::discipline::Forgotten;
+use crate::engine::message::WakeUp;
 use crate::rate::Remembered;
 use crate::types::Spec;
 
-impl<T: Spec> Engine<T> {
+impl<T: Spec> LaneTable<T> {
     /// Records the last version of a key whose lane is removed. Under the shard's lock, so that the
     /// next lane of the key knows it.
-    pub(super) fn remember_version(
+    pub(crate) fn remember_version(
         &self,
         key: &T::Key,
         hash: u64,
@@ -24,7 +24,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Remembers the rate of a key whose lane is removed. Returns when to forget it.
-    pub(super) fn remember_rate(&self, hash: u64, tat: u64, now: Instant) -> Option<u64> {
+    pub(crate) fn remember_rate(&self, hash: u64, tat: u64, now: Instant) -> Option<u64> {
         let rates = self.rates.as_ref().filter(|_| tat > 0)?;
         match rates.remember(hash, tat, self.clocks.stamp(now)) {
             Remembered::Nothing => None,
@@ -33,17 +33,17 @@ impl<T: Spec> Engine<T> {
     }
 
     /// The remembered rate of a key that has no lane.
-    pub(super) fn recall_rate(&self, hash: u64, now: Instant) -> u64 {
+    pub(crate) fn recall_rate(&self, hash: u64, now: Instant) -> u64 {
         let rates = self.rates.as_ref();
         rates.map_or(0, |rates| rates.recall(hash, self.clocks.stamp(now)))
     }
 
-    pub(super) fn forget_rates_at(&self, at: u64) {
-        self.arm_wake_up(WakeUp::Forget, at);
+    pub(crate) fn forget_rates_at(&self, at: u64) {
+        self.clocks.arm_wake_up(WakeUp::Forget, at);
     }
 
     /// The time has come to forget rates that have fully recovered.
-    pub(super) fn forget_rates(&self, now: Instant) {
+    pub(crate) fn forget_rates(&self, now: Instant) {
         let Some(rates) = &self.rates else { return };
         let (gate, next) = rates.forget(self.clocks.stamp(now));
         if let Some(gate) = gate {
