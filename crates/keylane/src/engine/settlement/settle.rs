@@ -1,6 +1,5 @@
 //! Settles messages. Each message is settled once: here, or in `hand_back.rs`.
 
-
 use super::{Outcome, Settlement, Tally};
 use crate::engine::message::Envelope;
 use crate::error::ReceiptError;
