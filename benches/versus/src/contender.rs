@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use crate::latency::Asked;
 use crate::limits::Limits;
 use crate::message::{Ask, Tick};
+use crate::probe;
 use crate::traffic::Errand;
 use crate::work::{Echo, Work};
 
@@ -59,12 +60,16 @@ pub trait Answering: Send + Sync {
 
 struct Started<C, W>(C, PhantomData<W>);
 
-impl<W: Work<Message = Tick>, C: Contender<W>> Running for Started<C, W> {
+impl<W: Work<Message: From<Tick>>, C: Contender<W>> Running for Started<C, W> {
     fn send(&self, errand: Errand) -> Boxed<()> {
         let mut handle = self.0.clone();
         Box::pin(async move {
             for i in errand.range.clone() {
-                handle.send(errand.tick(i)).await;
+                // The last send may have failed without a wait, and the next ones would.
+                if errand.endless && probe::is_open() {
+                    break;
+                }
+                handle.send(errand.tick(i).into()).await;
             }
         })
     }
@@ -85,7 +90,11 @@ impl<C: Answers> Answering for Started<C, Echo> {
 }
 
 /// Starts a contender with this handler.
-pub async fn start<W: Work<Message = Tick>, C: Contender<W>>(limits: Limits) -> Box<dyn Running> {
+pub async fn start<W, C>(limits: Limits) -> Box<dyn Running>
+where
+    W: Work<Message: From<Tick>>,
+    C: Contender<W>,
+{
     Box::new(Started(C::start(limits).await, PhantomData::<W>))
 }
 

@@ -30,10 +30,11 @@ const ONCE: Duration = Duration::from_millis(1_200);
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Fewer messages, workloads and rounds: done in two minutes.
+    /// Fewer messages, workloads and rounds: done in three minutes.
     #[arg(long)]
     quick: bool,
-    /// Only these workloads: names with `*` and `?`, several separated by commas.
+    /// Only these workloads: names with `*` and `?`, several separated by commas; `--list` names
+    /// them all.
     #[arg(long, value_name = "GLOB", value_delimiter = ',')]
     only: Vec<String>,
     /// Only these contenders. Ratios need `floor` and `spawn` among them.
@@ -153,7 +154,10 @@ fn list(workloads: &[Workload], extras: &[Extra], ids: &[Id]) {
 /// Every table but those of single workloads.
 fn glance(results: &Results, bars: &[Bar]) -> Vec<Table> {
     let mut tables = table::overviews(results);
+    tables.extend(table::settings(results));
     tables.extend(table::disturbed(results));
+    tables.extend(table::hot_keys(results));
+    tables.extend(table::in_place(results));
     tables.extend(table::round_trips(results));
     tables.extend(table::footprints(&results.footprints));
     tables.extend(table::rate_keys(&results.rate_keys));
@@ -173,7 +177,12 @@ fn measure(workloads: &[Workload], ids: &[Id], scale: Scale, rounds: usize) -> R
     let mut results = Results::default();
     let progress = Progress::new();
     for (i, workload) in workloads.iter().enumerate() {
-        for id in ids {
+        let ids: Vec<Id> = ids
+            .iter()
+            .copied()
+            .filter(|id| workload.asks(*id))
+            .collect();
+        for id in &ids {
             match workload.unfit(*id) {
                 Some(why) => results.add_unfit(workload, *id, why),
                 // Rows stand in the order of the contenders, whichever begins.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use serde::Serialize;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Runtime, RuntimeFlavor};
 use tokio::task::JoinHandle;
 
 use crate::contender::Running;
@@ -66,6 +66,19 @@ pub enum Cut {
     Stalled,
 }
 
+/// What is sent besides, to keys that no other message has: those from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// To key 0, a backlog at once.
+    Backlog,
+    /// To so many keys, as fast as they take it.
+    Endless(u64),
+    /// To key 0, as often as to each of the others.
+    Steady,
+}
+
 /// A closed loop: each producer sends as fast as it may.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedLoop {
@@ -77,13 +90,34 @@ pub struct ClosedLoop {
     pub messages: u64,
     /// Tasks that send.
     pub producers: u64,
-    /// Whether key 0, which no other message has, is blocked or hot; keys start at 1 then.
-    pub disturbed: Option<bool>,
+    /// The first key; those before are for what is sent besides.
+    pub first: u64,
+    /// What that is.
+    pub beside: Beside,
+    /// What the contender may use; the number of keys is that of this loop.
+    pub limits: Limits,
+    /// Whether all of it runs on one thread.
+    pub current_thread: bool,
     /// When it is cut.
     pub limit: Duration,
 }
 
 impl ClosedLoop {
+    /// With the usual limits, on two worker threads, from one producer, and nothing besides.
+    pub fn new(handler: Handler, keys: Keys, messages: u64, limit: Duration) -> Self {
+        Self {
+            handler,
+            keys,
+            messages,
+            producers: 1,
+            first: 0,
+            beside: Beside::Nothing,
+            limits: Limits::usual(0),
+            current_thread: false,
+            limit,
+        }
+    }
+
     /// Measures this contender.
     pub fn measure(self, id: Id) -> Sample {
         let share = self.messages / self.producers;
@@ -92,21 +126,34 @@ impl ClosedLoop {
             keys: self.keys,
             producers: self.producers,
             share: warm_up + share,
-            shift: u64::from(self.disturbed.is_some()),
+            shift: self.first,
         };
         probe::reset(stream.slots(), 0);
 
-        let bench = Bench::start(id, self.handler, Limits::usual(stream.count()));
+        let limits = Limits {
+            keys: stream.count(),
+            ..self.limits
+        };
+        let runtime = if self.current_thread {
+            current_thread_runtime()
+        } else {
+            runtime()
+        };
+        let bench = Bench::start_on(runtime, id, self.handler, limits);
         let all = warm_up * self.producers;
-        let (from, began, cut) = match bench.run(stream, 0..warm_up, all, self.limit) {
+        let watch = Watch::new(self.limit, probe::handled);
+        let (from, began, cut) = match bench.run(stream, 0..warm_up, all, watch) {
             (began, Some(cut)) => (0, began, Some(cut)),
             _ => {
-                if self.disturbed == Some(true) {
-                    bench.disturb();
-                }
+                bench.disturb(self.beside);
                 let to = warm_up + share;
                 let target = to * self.producers;
-                let (began, cut) = bench.run(stream, warm_up..to, target, self.limit);
+                let watch = match self.beside {
+                    // A message may wait behind the whole backlog of a hot key.
+                    Beside::Endless(_) => Watch::patient(self.limit),
+                    _ => Watch::new(self.limit, probe::handled),
+                };
+                let (began, cut) = bench.run(stream, warm_up..to, target, watch);
                 (all, began, cut)
             }
         };
@@ -122,7 +169,6 @@ impl ClosedLoop {
 }
 
 /// An open loop: a thread of its own sends each message at its time, and late ones at once.
-/// Latency counts from the intended time, so a sender held up does not hide it.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenLoop {
     /// What each handler does.
@@ -133,8 +179,11 @@ pub struct OpenLoop {
     pub rate: u64,
     /// Messages in all.
     pub messages: u64,
-    /// Whether key 0 is blocked or hot.
-    pub disturbed: bool,
+    /// What key 0 is sent.
+    pub beside: Beside,
+    /// Whether latency counts from the intended time, so that a sender held up does not hide it,
+    /// and not from the moment in which the message is sent.
+    pub intended: bool,
     /// How long the last messages may take.
     pub grace: Duration,
 }
@@ -153,35 +202,47 @@ impl OpenLoop {
 
         let bench = Bench::start(id, self.handler, Limits::usual(stream.count()));
         // The warm-up has sequence numbers of its own, in slots that are cleared after it.
-        let (_, cut) = bench.run(stream, 0..self.keys, self.keys, self.grace);
+        let watch = Watch::new(self.grace, probe::handled);
+        let (_, cut) = bench.run(stream, 0..self.keys, self.keys, watch);
         if cut.is_none() {
             probe::reset(stream.slots(), 0);
-            if self.disturbed {
-                bench.disturb();
+            bench.disturb(self.beside);
+            let mut generators = vec![self.generate(&bench, stream, self.period())];
+            if self.beside == Beside::Steady {
+                let steady = Stream {
+                    keys: Keys::Cycle(1),
+                    share: self.messages / self.keys,
+                    shift: 0,
+                    ..stream
+                };
+                generators.push(self.generate(&bench, steady, self.period() * self.keys));
             }
-            let generator = self.generate(&bench, stream);
             // However long nothing is handled: in the end only the latencies count.
             let limit = Duration::from_nanos(self.messages * self.period()) + self.grace;
             bench.wait_for(Vec::new(), self.messages, Watch::patient(limit));
             probe::open_gate();
-            generator.join().expect("the generator does not panic");
+            for generator in generators {
+                generator.join().expect("the generator does not panic");
+            }
         }
         let sample = self.sample();
         bench.end();
         sample
     }
 
-    fn generate(self, bench: &Bench, stream: Stream) -> std::thread::JoinHandle<()> {
+    fn generate(self, bench: &Bench, stream: Stream, period: u64) -> std::thread::JoinHandle<()> {
         let pace = Pace {
             began: probe::now_ns() + 1_000_000,
-            period: self.period(),
+            period,
+            intended: self.intended,
         };
-        let range = 0..self.messages;
+        let range = 0..stream.share;
         let sending = bench.contender.send(Errand {
             stream,
             producer: 0,
             range,
             pace: Some(pace),
+            endless: false,
         });
         let runtime = bench.runtime.handle().clone();
         std::thread::spawn(move || {
@@ -274,7 +335,7 @@ pub fn in_flight(id: Id, limit: Duration) -> Sample {
 
 /// A contender on its runtime.
 pub struct Bench {
-    /// Two worker threads.
+    /// Two worker threads; or none, and this thread runs the tasks while it waits.
     pub runtime: Runtime,
     contender: Box<dyn Running>,
 }
@@ -282,7 +343,10 @@ pub struct Bench {
 impl Bench {
     /// Starts the contender on a fresh runtime.
     pub fn start(id: Id, handler: Handler, limits: Limits) -> Self {
-        let runtime = runtime();
+        Self::start_on(runtime(), id, handler, limits)
+    }
+
+    fn start_on(runtime: Runtime, id: Id, handler: Handler, limits: Limits) -> Self {
         let contender = runtime.block_on(id.start(handler, limits));
         Self { runtime, contender }
     }
@@ -294,6 +358,7 @@ impl Bench {
             producer,
             range,
             pace: None,
+            endless: false,
         }))
     }
 
@@ -308,28 +373,38 @@ impl Bench {
         stream: Stream,
         range: Range<u64>,
         target: u64,
-        limit: Duration,
+        watch: Watch,
     ) -> (Instant, Option<Cut>) {
         let began = Instant::now();
         let producers = (0..stream.producers)
             .map(|producer| self.produce(stream, producer, range.clone()))
             .collect();
-        (
-            began,
-            self.wait_for(producers, target, Watch::new(limit, probe::handled)),
-        )
+        (began, self.wait_for(producers, target, watch))
     }
 
-    /// Sends the disturbing messages to key 0, from a sender of their own: where a key has a limit
-    /// of its own, only this sender waits for it.
-    fn disturb(&self) {
+    /// Sends the disturbing messages from a sender of their own: where a key has a limit of its
+    /// own, only this sender waits for it.
+    fn disturb(&self, beside: Beside) {
+        let (keys, messages) = match beside {
+            Beside::Backlog => (1, DISTURBANCE),
+            // More than anyone handles in one measurement.
+            Beside::Endless(keys) => (keys, 1 << 30),
+            // An open loop sends those itself.
+            Beside::Nothing | Beside::Steady => return,
+        };
         let stream = Stream {
-            keys: Keys::Cycle(1),
+            keys: Keys::Cycle(keys),
             producers: 1,
-            share: DISTURBANCE,
+            share: messages,
             shift: 0,
         };
-        self.produce(stream, 0, 0..DISTURBANCE);
+        self.runtime.spawn(self.contender.send(Errand {
+            stream,
+            producer: 0,
+            range: 0..messages,
+            pace: None,
+            endless: matches!(beside, Beside::Endless(_)),
+        }));
         std::thread::sleep(Duration::from_millis(20));
     }
 
@@ -354,6 +429,18 @@ impl Bench {
         });
         if cut.is_some() {
             return cut;
+        }
+        if self.runtime.handle().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            // This thread is the one that has to run the tasks.
+            return self.runtime.block_on(async {
+                while (watch.progress)() < target {
+                    tokio::task::yield_now().await;
+                    if let Some(cut) = watch.look() {
+                        return Some(cut);
+                    }
+                }
+                None
+            });
         }
         while (watch.progress)() < target {
             std::thread::sleep(LOOK);
@@ -418,6 +505,14 @@ pub fn runtime() -> Runtime {
         .enable_time()
         .build()
         .expect("two threads can be started")
+}
+
+/// A runtime on the thread that asks for it.
+fn current_thread_runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime without threads can be started")
 }
 
 /// The runtime goes first, and with it every sender that still waits; then the last handle.

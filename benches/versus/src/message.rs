@@ -15,6 +15,29 @@ pub struct Tick {
     pub seq: u32,
 }
 
+/// A larger message: a [`Tick`], and as many bytes again.
+#[derive(Clone, Debug)]
+pub struct Parcel<const FILL: usize> {
+    /// What orders it, and checks its order.
+    pub tick: Tick,
+    /// The rest.
+    pub fill: [u8; FILL],
+}
+
+/// What makes it 256 bytes.
+pub const FILL_256: usize = 256 - size_of::<Tick>();
+
+/// What makes it 1 KiB.
+pub const FILL_1024: usize = 1_024 - size_of::<Tick>();
+
+impl<const FILL: usize> From<Tick> for Parcel<FILL> {
+    #[inline]
+    fn from(tick: Tick) -> Self {
+        let fill = [tick.seq as u8; FILL];
+        Self { tick, fill }
+    }
+}
+
 /// A message that wants an answer.
 #[derive(Debug)]
 pub struct Ask {
@@ -32,5 +55,17 @@ impl Clone for Ask {
             key: self.key,
             reply: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_as_large_as_the_tables_say() {
+        assert_eq!(size_of::<Tick>(), 24);
+        assert_eq!(size_of::<Parcel<FILL_256>>(), 256);
+        assert_eq!(size_of::<Parcel<FILL_1024>>(), 1_024);
     }
 }

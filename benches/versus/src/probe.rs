@@ -91,8 +91,14 @@ pub fn start(tick: &Tick) {
 /// The handler is done with this message.
 #[inline]
 pub fn end(tick: &Tick) {
-    slots()[tick.slot as usize].store(tick.seq << 1, Relaxed);
+    leave(tick);
     bump(&shard().done);
+}
+
+/// The handler is done with a message that does not count, of a key that is there for the others.
+#[inline]
+pub fn leave(tick: &Tick) {
+    slots()[tick.slot as usize].store(tick.seq << 1, Relaxed);
 }
 
 /// A handler that will wait at the gate has begun.
@@ -105,7 +111,7 @@ pub fn done() {
     bump(&shard().done);
 }
 
-/// Records how long after its intended time this message was done.
+/// Records how long after its due time it is now.
 pub fn late(tick: &Tick) {
     latencies()[tick.seq as usize - 1].store(now_ns().saturating_sub(tick.due), Relaxed);
 }
@@ -219,5 +225,10 @@ mod tests {
         start(&tick(5));
         start(&tick(6));
         assert_eq!(breaks(), 2, "one while another is being handled");
+
+        leave(&tick(6));
+        start(&tick(7));
+        leave(&tick(7));
+        assert_eq!((handled(), breaks()), (4, 2), "in order, and not counted");
     }
 }

@@ -46,7 +46,7 @@ pub struct Row {
     pub workload: String,
     /// What it does.
     pub shape: Shape,
-    /// Calm, blocked, hot, or empty where there is one condition only.
+    /// One of the conditions of the workload, or empty where there is one only.
     pub condition: &'static str,
     /// Who.
     pub id: Id,
@@ -178,6 +178,7 @@ impl Results {
                 producers,
                 ..
             } => (Some(handler.label()), Some(keys.label()), Some(producers)),
+            Shape::Set(_) => (Some("empty"), Some("1k".to_owned()), Some(1)),
             _ => (None, None, None),
         };
         let ns = row.ns();

@@ -4,7 +4,9 @@ mod grid;
 pub use grid::Table;
 
 mod workloads;
-pub use workloads::{contenders, details, disturbed, overviews, round_trips};
+pub use workloads::{
+    contenders, details, disturbed, hot_keys, in_place, overviews, round_trips, settings,
+};
 
 mod costs;
 pub use costs::{disciplines, fed, footprints, fronts, idle, pulls, rate_keys};

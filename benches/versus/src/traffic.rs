@@ -57,6 +57,8 @@ pub struct Errand {
     pub range: Range<u64>,
     /// When, unless as fast as it may.
     pub pace: Option<Pace>,
+    /// Whether it goes on until the measurement is over, and no longer.
+    pub endless: bool,
 }
 
 /// When each message of an open loop is due.
@@ -66,6 +68,8 @@ pub struct Pace {
     pub began: u64,
     /// Nanoseconds between two.
     pub period: u64,
+    /// Whether latency counts from then, and not from when it is really sent.
+    pub intended: bool,
 }
 
 impl Errand {
@@ -81,12 +85,17 @@ impl Errand {
 }
 
 impl Pace {
-    /// Blocks: an open loop has a thread of its own.
+    /// Blocks until the message is due, and says from when its latency counts: an open loop has a
+    /// thread of its own.
     fn wait(self, i: u64) -> u64 {
         let due = self.began + i * self.period;
-        while let Some(early) = due.checked_sub(probe::now_ns()).filter(|ns| *ns > 0) {
-            std::thread::sleep(Duration::from_nanos(early));
+        loop {
+            let now = probe::now_ns();
+            match due.checked_sub(now).filter(|ns| *ns > 0) {
+                Some(early) => std::thread::sleep(Duration::from_nanos(early)),
+                None if self.intended => return due,
+                None => return now,
+            }
         }
-        due
     }
 }

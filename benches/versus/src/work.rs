@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::limits::CONCURRENCY;
-use crate::message::{Ask, Tick};
+use crate::message::{Ask, Parcel, Tick};
 use crate::probe;
 
 /// The handlers by name.
@@ -17,6 +17,12 @@ use crate::probe;
 pub enum Handler {
     /// [`Empty`].
     Empty,
+    /// [`Unpack`] of 256 bytes.
+    Empty256,
+    /// [`Unpack`] of 1 KiB.
+    Empty1024,
+    /// [`Channel`].
+    Channel,
     /// [`Yield`].
     Yield,
     /// [`Spin`].
@@ -27,6 +33,14 @@ pub enum Handler {
     BlockedKey,
     /// [`HotKey`].
     HotKey,
+    /// [`HotKeys`] that do nothing.
+    HotKeys,
+    /// [`HotKeys`] that sleep.
+    HotSleepers,
+    /// [`BlockingKey`].
+    BlockingKey,
+    /// [`BlockInPlace`].
+    BlockInPlace,
     /// [`Wait`].
     Wait,
     /// [`WaitWide`].
@@ -38,11 +52,16 @@ impl Handler {
     pub fn label(self) -> &'static str {
         match self {
             Self::Empty => "empty",
+            Self::Empty256 => "empty-256b",
+            Self::Empty1024 => "empty-1kib",
+            Self::Channel => "channel",
             Self::Yield => "yield",
             Self::Spin => "cpu-5us",
             Self::Sleep => "sleep-1ms",
             Self::BlockedKey => "blocked",
-            Self::HotKey => "hot",
+            Self::HotKey | Self::HotKeys | Self::HotSleepers => "hot",
+            Self::BlockingKey => "blocking",
+            Self::BlockInPlace => "block-in-place",
             Self::Wait | Self::WaitWide => "wait",
         }
     }
@@ -73,6 +92,48 @@ impl Work for Empty {
 
     async fn run(self, tick: Tick) {
         probe::start(&tick);
+        probe::end(&tick);
+    }
+}
+
+/// Does nothing with a larger message.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unpack<const FILL: usize>;
+
+impl<const FILL: usize> Work for Unpack<FILL> {
+    type Message = Parcel<FILL>;
+
+    fn key(parcel: &Parcel<FILL>) -> u64 {
+        parcel.tick.key
+    }
+
+    async fn run(self, parcel: Parcel<FILL>) {
+        probe::start(&parcel.tick);
+        std::hint::black_box(&parcel.fill);
+        probe::end(&parcel.tick);
+    }
+}
+
+/// Receives from a channel that has its message already: ready at once, but Tokio counts it
+/// against the budget of the task.
+///
+/// The channel is the handler's own, since one that all handlers share would be measured, too.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Channel;
+
+impl Work for Channel {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        probe::start(&tick);
+        let (sender, receiver) = oneshot::channel();
+        // The receiver is in the next line.
+        let _ = sender.send(tick.seq);
+        let _ = std::hint::black_box(receiver.await);
         probe::end(&tick);
     }
 }
@@ -202,6 +263,85 @@ impl Work for HotKey {
         if tick.due != 0 {
             probe::late(&tick);
         }
+        probe::end(&tick);
+    }
+}
+
+/// The keys below this one may be hot in [`HotKeys`].
+pub const HOT_KEYS: u64 = 64;
+
+/// Does nothing, or sleeps for 1 ms. The hot keys are not counted, and what is left of their
+/// backlog at the end of the measurement is skipped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HotKeys<const SLEEPS: bool>;
+
+impl<const SLEEPS: bool> Work for HotKeys<SLEEPS> {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        if probe::is_open() {
+            return;
+        }
+        probe::start(&tick);
+        if SLEEPS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if tick.key < HOT_KEYS {
+            probe::leave(&tick);
+        } else {
+            probe::end(&tick);
+        }
+    }
+}
+
+/// Key 0 blocks its thread for 1 ms, and is not counted; every other key does nothing. Records how
+/// long messages with a due time have waited for their handler.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockingKey;
+
+impl Work for BlockingKey {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        probe::start(&tick);
+        if tick.key == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+            probe::leave(&tick);
+            return;
+        }
+        if tick.due != 0 {
+            probe::late(&tick);
+        }
+        probe::end(&tick);
+    }
+}
+
+/// Blocks its thread for 50 ms, and tells Tokio so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockInPlace;
+
+impl Work for BlockInPlace {
+    type Message = Tick;
+
+    fn key(tick: &Tick) -> u64 {
+        tick.key
+    }
+
+    async fn run(self, tick: Tick) {
+        // Once the measurement is over, what is left of it need not block.
+        if probe::is_open() {
+            return;
+        }
+        probe::start(&tick);
+        tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(50)));
         probe::end(&tick);
     }
 }

@@ -5,9 +5,10 @@ use super::{
 };
 use crate::contender::{Answering, Boxed, Running, start, start_answering};
 use crate::limits::Limits;
-use crate::message::Tick;
+use crate::message::{FILL_256, FILL_1024, Tick};
 use crate::work::{
-    BlockedKey, CappedSleep, Empty, Handler, HotKey, Sleep, Spin, Wait, WaitWide, Work, Yield,
+    BlockInPlace, BlockedKey, BlockingKey, CappedSleep, Channel, Empty, Handler, HotKey, HotKeys,
+    Sleep, Spin, Unpack, Wait, WaitWide, Work, Yield,
 };
 
 macro_rules! contenders {
@@ -37,7 +38,10 @@ macro_rules! contenders {
                 match self { $(Self::$id => concat!($($doc),*).trim_ascii(),)* }
             }
 
-            fn start_with<W: Work<Message = Tick>>(self, limits: Limits) -> Boxed<Box<dyn Running>> {
+            fn start_with<W>(self, limits: Limits) -> Boxed<Box<dyn Running>>
+            where
+                W: Work<Message: From<Tick>>,
+            {
                 match self { $(Self::$id => Box::pin(start::<W, $type>(limits)),)* }
             }
 
@@ -89,6 +93,20 @@ impl Id {
         )
     }
 
+    /// Whether it is the one of its kind that stands for all of it, where not everyone is measured.
+    pub fn is_typical(self) -> bool {
+        matches!(
+            self,
+            Self::Floor
+                | Self::Spawn
+                | Self::StaticHash
+                | Self::KeyedLock
+                | Self::Grommet
+                | Self::Keylane
+                | Self::KeylaneSubmit
+        )
+    }
+
     /// Whether it is what others are measured against, and no rival.
     pub fn is_control(self) -> bool {
         matches!(self, Self::Floor | Self::FloorMany | Self::Spawn)
@@ -123,6 +141,9 @@ impl Id {
     pub fn start(self, handler: Handler, limits: Limits) -> Boxed<Box<dyn Running>> {
         match handler {
             Handler::Empty => self.start_with::<Empty>(limits),
+            Handler::Empty256 => self.start_with::<Unpack<FILL_256>>(limits),
+            Handler::Empty1024 => self.start_with::<Unpack<FILL_1024>>(limits),
+            Handler::Channel => self.start_with::<Channel>(limits),
             Handler::Yield => self.start_with::<Yield>(limits),
             Handler::Spin => self.start_with::<Spin>(limits),
             // These two would otherwise run more handlers at once than the others may.
@@ -135,6 +156,10 @@ impl Id {
             Handler::Sleep => self.start_with::<Sleep>(limits),
             Handler::BlockedKey => self.start_with::<BlockedKey>(limits),
             Handler::HotKey => self.start_with::<HotKey>(limits),
+            Handler::HotKeys => self.start_with::<HotKeys<false>>(limits),
+            Handler::HotSleepers => self.start_with::<HotKeys<true>>(limits),
+            Handler::BlockingKey => self.start_with::<BlockingKey>(limits),
+            Handler::BlockInPlace => self.start_with::<BlockInPlace>(limits),
             Handler::Wait => self.start_with::<Wait>(limits),
             Handler::WaitWide => self.start_with::<WaitWide>(limits),
         }

@@ -6,7 +6,7 @@ use crate::contenders::Id;
 use crate::number::{grouped, number};
 use crate::results::{Results, Row};
 use crate::work::Handler;
-use crate::workload::{self, Shape};
+use crate::workload::{self, HOT, IN_PLACE, Setting, Shape};
 
 /// What the contenders are.
 pub fn contenders(ids: &[Id]) -> Table {
@@ -26,7 +26,10 @@ pub fn contenders(ids: &[Id]) -> Table {
 pub fn details(results: &Results) -> Vec<Table> {
     let mut tables = Vec::new();
     for (workload, shape) in results.workloads() {
-        if !matches!(shape, Shape::Throughput { .. } | Shape::InFlight) {
+        if !matches!(
+            shape,
+            Shape::Throughput { .. } | Shape::Set(_) | Shape::InFlight
+        ) {
             continue;
         }
         let head = [
@@ -110,6 +113,35 @@ fn overview(results: &Results, wanted: Handler, by: u64) -> Option<Table> {
     (!columns.is_empty() && !table.rows.is_empty()).then_some(table)
 }
 
+/// One thing set differently.
+pub fn settings(results: &Results) -> Option<Table> {
+    let mut table = Table::new(
+        "One thing set differently: empty handler, 1,000 keys, 1 producer",
+        "Nanoseconds per message, medians: everything on one thread; one message may wait \
+         (static-64: one for each worker); one handler at a time. `~`: cut for time, the rate \
+         until then.",
+        &[
+            "contender",
+            "current thread",
+            "capacity 1",
+            "concurrency 1",
+            "order breaks",
+        ],
+    );
+    for id in Id::ALL {
+        let rows = Setting::ALL.map(|setting| results.row(setting.workload(), "", *id));
+        if rows.iter().all(Option::is_none) {
+            continue;
+        }
+        let mut cells = vec![id.name().to_owned()];
+        cells.extend(rows.map(|row| row.map_or_else(String::new, time)));
+        let breaks = rows.into_iter().flatten().filter_map(Row::order_breaks);
+        cells.push(grouped(breaks.sum::<u64>() as i64));
+        table.push(cells);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
 /// What a blocked or a hot key does to the others.
 pub fn disturbed(results: &Results) -> Vec<Table> {
     let mut tables = Vec::new();
@@ -156,6 +188,13 @@ pub fn disturbed(results: &Results) -> Vec<Table> {
             "A hot key with a backlog of 2,000 beside 2,000 cold ones: latency of the cold",
             "Open loop, 20,000 messages a second, handlers of 1 ms; µs from the intended time.",
         ),
+        (
+            "blocking-latency",
+            "blocking",
+            "One key of 100 blocks its thread for 1 ms: wait of the others",
+            "Open loop, 20,000 messages a second, otherwise empty handlers; µs from the send to \
+             the start of the handler. The blocking key has as many messages as each of the others.",
+        ),
     ] {
         if !results.rows.iter().any(|row| row.workload == workload) {
             continue;
@@ -190,6 +229,69 @@ pub fn disturbed(results: &Results) -> Vec<Table> {
         tables.push(table);
     }
     tables
+}
+
+/// What keys that always have messages do to the others.
+pub fn hot_keys(results: &Results) -> Vec<Table> {
+    let [(calm, _), (two, _), (all, _)] = HOT;
+    let mut tables = Vec::new();
+    for handler in ["empty", "sleep-1ms"] {
+        let workload = format!("hot-throughput/{handler}");
+        let mut table = Table::new(
+            format!("Hot keys that always have messages beside 1,000 cold ones: {handler} handler"),
+            "Throughput of the cold keys, one producer for them: without hot keys; with as many as \
+             there are worker threads; with as many as there may be handlers at once. In percent, \
+             what they keep.",
+            &[
+                "contender",
+                "calm ns/msg",
+                "2 hot ns/msg",
+                "kept",
+                "64 hot ns/msg",
+                "kept",
+                "order breaks",
+            ],
+        );
+        for row in results.rows_of(&workload, calm) {
+            let mut cells = vec![row.id.name().to_owned(), time(row)];
+            for condition in [two, all] {
+                let hot = results.row(&workload, condition, row.id);
+                let kept = hot.and_then(|hot| row.over(hot, |sample| sample.ns_per_message));
+                cells.push(hot.map_or_else(String::new, time));
+                cells.push(kept.map_or_else(String::new, |kept| format!("{:.0} %", kept * 100.0)));
+            }
+            let hot = [two, all].map(|condition| results.row(&workload, condition, row.id));
+            let broken = hot.into_iter().flatten().filter_map(Row::order_breaks);
+            cells.push(grouped(broken.sum::<u64>() as i64));
+            table.push(cells);
+        }
+        if !table.rows.is_empty() {
+            tables.push(table);
+        }
+    }
+    tables
+}
+
+/// Handlers that block in place.
+pub fn in_place(results: &Results) -> Option<Table> {
+    let mut table = Table::new(
+        "200 messages of distinct keys, each blocks its thread for 50 ms in place",
+        "Two workers, up to 64 handlers at once; seconds until all are handled. `~`: cut, at the \
+         rate until then. Four rounds of 50 ms are the least.",
+        &["contender", "seconds", "× spawn", "order breaks"],
+    );
+    for row in results.rows_of("block-in-place", "") {
+        // Less is better here.
+        let ratio = results.ratio_to_spawn(row).map(|ratio| 1.0 / ratio);
+        let seconds = row.ns().map(|ns| ns.median * IN_PLACE as f64 / 1e9);
+        table.push([
+            row.id.name().to_owned(),
+            seconds.map_or_else(|| absent(row), |seconds| figure(row, seconds)),
+            optional(ratio),
+            breaks(Some(row)),
+        ]);
+    }
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// Questions and answers.
