@@ -201,6 +201,13 @@ impl Rules {
         batch.max.min(self.capacity)
     }
 
+    /// Returns how long this many parked messages wait for more, to be one batch.
+    pub fn linger(&self, parked: usize) -> Option<Duration> {
+        let batch = self.batch()?;
+        let waits = !batch.linger.is_zero() && parked < self.full_batch(batch);
+        waits.then_some(batch.linger)
+    }
+
     /// Returns a moment as nanoseconds since the epoch.
     pub fn stamp(&self, now: Instant) -> u64 {
         clock::nanos_since(self.epoch, now)

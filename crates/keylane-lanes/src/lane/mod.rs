@@ -56,9 +56,6 @@
 // Timers are not taken back. A timer that finds another state than the one it was armed for does
 // nothing.
 
-mod backlog;
-pub(crate) use backlog::Spares;
-
 mod core;
 pub use core::{Lane, Next, Offered};
 
@@ -68,20 +65,34 @@ mod state;
 pub(crate) use state::{Phase, Timer, Transition};
 pub use state::{State, WaitReason};
 
+mod backlog;
+pub use backlog::Backlog;
+pub(crate) use backlog::Spares;
+
+mod deque;
+
+mod more;
+
+pub(super) mod plan;
+
 mod effects;
 pub use effects::{Change, Due, Effects, Few, Gap, Left, Out, Rare, Stall, Store, Taken};
 
 mod gate;
 
-mod offer;
+mod step;
 
 mod next;
-pub use next::Hold;
+
+mod offer;
+
+mod rejoin;
+
+mod hold;
+pub use hold::Hold;
 
 mod decide;
 pub use decide::{Decision, Undecidable};
-
-pub(super) mod plan;
 
 mod wake;
 

@@ -65,8 +65,11 @@ impl<T: Spec> Engine<T> {
         let mut found = Vec::new();
         self.lanes.sweep(|key, hash, lane| {
             let early = lane.sequencer().into_iter().flat_map(|lane| lane.early());
-            let holds = lane.head().is_some_and(|head| has_revoked(head, revoked))
-                || lane.parked().chain(early).any(&has_any);
+            let holds = lane
+                .state()
+                .head()
+                .is_some_and(|head| has_revoked(head, revoked))
+                || lane.parked().iter().chain(early).any(&has_any);
             if holds {
                 found.extend(cloned(key).map(|key| (key, hash)));
             }
@@ -89,7 +92,7 @@ impl<T: Spec> Engine<T> {
             let mut effects = Effects::new();
             let mut shed = Vec::new();
             let there = self.step(&key, hash, now, &mut effects, |lane, effects| {
-                for parked in lane.parked_mut() {
+                for parked in lane.parked_mut().iter_mut() {
                     self.shed(&mut parked.envelope.obligation, &mut shed);
                 }
                 if let Some(head) = lane.head_mut() {

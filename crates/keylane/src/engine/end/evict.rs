@@ -126,7 +126,7 @@ impl<T: Spec> Engine<T> {
             key,
             || None,
             |lane| {
-                if !self.is_endless(lane) && (!all || lane.is_out()) {
+                if !self.is_endless(lane) && (!all || lane.state().is_out()) {
                     return Keep::Stay;
                 }
                 evicted = Some(self.empty(lane, hash));
@@ -142,7 +142,7 @@ impl<T: Spec> Engine<T> {
     /// Whether a lane cannot go on by itself any more.
     fn is_endless(&self, lane: &Lane<T>) -> bool {
         let is_closed = self.leases.as_ref().is_some_and(LaneLeaseTable::is_closed);
-        lane.is_endless() || (is_closed && lane.is_unleased())
+        lane.is_endless() || (is_closed && lane.state().is_unleased())
     }
 
     /// Evicts what lanes hold: everything, or only what cannot finish by itself.
@@ -154,7 +154,7 @@ impl<T: Spec> Engine<T> {
             if only_endless && !self.is_endless(lane) {
                 return true;
             }
-            let stays = lane.is_out();
+            let stays = lane.state().is_out();
             evicted.push((cloned(key), self.empty(lane, hash)));
             stays
         });

@@ -133,8 +133,8 @@ impl<T: Spec> Engine<T> {
             RetryDue::Lane { key, hash, until } => self
                 .lanes
                 .peek(*hash, key, |lane| {
-                    let head = lane.head();
-                    lane.backs_off_until() == Some(*until)
+                    let head = lane.state().head();
+                    lane.state().backs_off_until() == Some(*until)
                         && !lane.is_paused()
                         && head.is_some_and(|head| head.work.is_attempt())
                 })
