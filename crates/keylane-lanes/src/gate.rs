@@ -91,3 +91,61 @@ pub enum Opening<G> {
     /// All senders look again where to go.
     Close(G),
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+
+    type FullLane = Full<Arc<Semaphore>>;
+
+    fn granted(opening: &Opening<Arc<Semaphore>>) -> Option<usize> {
+        match opening {
+            Opening::Nothing => None,
+            Opening::Grant(_, room) => Some(*room),
+            Opening::Close(_) => panic!("the gate is closed"),
+        }
+    }
+
+    #[test]
+    fn as_many_come_in_as_there_is_room_for() {
+        let mut full = FullLane::new(0);
+        assert_eq!(granted(&full.grant(4, 4)), None);
+        assert_eq!(granted(&full.grant(2, 4)), Some(2));
+        assert_eq!(granted(&full.grant(2, 4)), None, "two are on their way");
+        full.count_arrival();
+        assert_eq!(granted(&full.grant(2, 4)), Some(1));
+        let mut full = FullLane::new(0);
+        full.count_arrival();
+        assert_eq!(granted(&full.grant(3, 4)), Some(1), "it came unasked");
+    }
+
+    #[test]
+    fn permits_that_nobody_takes_are_unclaimed() {
+        let mut full = FullLane::new(0);
+        assert!(!full.is_unclaimed(), "there are none");
+        let Opening::Grant(gate, room) = full.grant(2, 4) else {
+            panic!("there is room");
+        };
+        gate.add_permits(room);
+        assert!(full.is_unclaimed());
+        gate.try_acquire().expect("two are there").forget();
+        assert!(!full.is_unclaimed(), "one is on its way");
+    }
+
+    #[test]
+    fn a_gate_that_is_renewed_has_permits_for_what_is_not_on_its_way() {
+        let mut full = FullLane::new(3);
+        full.gate().try_acquire().expect("it is new").forget();
+        let Opening::Close(old) = full.renew(1, 4) else {
+            panic!("the old gate stays");
+        };
+        assert!(!std::ptr::eq(&*old, &**full.gate()));
+        assert_eq!((old.available(), full.gate().available()), (2, 2));
+        assert_eq!(granted(&full.grant(1, 4)), None, "three are let in");
+        let Opening::Close(gate) = full.close() else {
+            panic!("it stays");
+        };
+        assert_eq!(gate.available(), 2);
+    }
+}

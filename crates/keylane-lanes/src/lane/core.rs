@@ -174,7 +174,8 @@ impl<T, H, G> Lane<T, H, G> {
     pub fn begin(&mut self) -> bool {
         let is_alone = self.parked.is_empty() && !self.is_paused();
         if is_alone {
-            self.state.go(Transition::Start, false, State::Ready);
+            self.state
+                .transition(Transition::Start, false, State::Ready);
         }
         is_alone
     }
@@ -225,7 +226,7 @@ impl<T, H, G> Lane<T, H, G> {
     /// Goes into another state, if the table allows it.
     #[inline]
     pub(super) fn transition(&mut self, event: Transition, to: State<H>) {
-        self.state.go(event, !self.parked.is_empty(), to);
+        self.state.transition(event, !self.parked.is_empty(), to);
     }
 }
 

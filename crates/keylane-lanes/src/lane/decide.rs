@@ -85,7 +85,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if self.state.wait_reason().is_some() {
             if !self.state.waits_for_store() {
                 let paused = State::waiting(WaitReason::Paused);
-                self.change(Transition::Wait, paused, effects);
+                self.change_state(Transition::Wait, paused, effects);
             }
             effects.stall = Stall::Lane;
         }
@@ -136,7 +136,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         sequencer.wait_anew(now);
         let (reason, end) = (WaitReason::Gap, later(now, sequence.patience));
         let until = Some(end);
-        self.change(Transition::Wait, State::Waiting { reason, until }, effects);
+        self.change_state(Transition::Wait, State::Waiting { reason, until }, effects);
         effects.rare_mut().gap_until = Some((now, end));
     }
 
@@ -156,7 +156,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         if self.state.waits_for_version() {
             let empty = State::waiting(WaitReason::Empty);
-            self.change(Transition::Wait, empty, effects);
+            self.change_state(Transition::Wait, empty, effects);
             if let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.more.sequencer_mut())
             {
                 sequencer.give_gap_up(&mut self.parked, now, spares);

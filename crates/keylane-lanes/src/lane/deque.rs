@@ -229,6 +229,31 @@ mod tests {
     }
 
     #[test]
+    fn what_is_chosen_comes_out_and_the_others_stay_in_their_order() {
+        let mut deque = holding(200);
+        assert_eq!(deque.extract(|item| *item == 200), [0_u32; 0]);
+        assert_eq!(deque.len(), 200);
+        let thirds: Vec<_> = (0..200).filter(|item| item % 3 == 0).collect();
+        assert_eq!(deque.extract(|item| item % 3 == 0), thirds);
+        let items = std::iter::from_fn(|| deque.pop_front());
+        assert!(items.eq((0..200).filter(|item| item % 3 != 0)));
+    }
+
+    #[test]
+    fn a_deque_that_is_shrunk_keeps_two_chunks() {
+        let mut deque = holding(4 * CHUNK as u32);
+        while deque.pop_front().is_some() {}
+        assert_eq!(deque.spare.len(), 3);
+        let heap = |chunks: usize| {
+            // Four bytes an item, and what holds the chunks.
+            chunks * CHUNK * 4 + 4 * size_of::<VecDeque<u32>>()
+        };
+        assert_eq!(deque.bytes(), heap(4));
+        deque.shrink();
+        assert_eq!((deque.spare.len(), deque.bytes()), (1, heap(2)));
+    }
+
+    #[test]
     fn the_first_chunk_grows_by_half_and_the_others_are_whole() {
         let mut deque = Deque::new();
         let mut room = Vec::new();

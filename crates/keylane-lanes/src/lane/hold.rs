@@ -38,7 +38,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 let timer = Timer::Unleased;
                 self.transition(Transition::BackOff, State::Backoff { until, timer, head });
             }
-            Hold::Halt => self.change(Transition::Halt, State::Halted { head }, effects),
+            Hold::Halt => self.change_state(Transition::Halt, State::Halted { head }, effects),
         }
         effects.stall = Stall::Lane;
         effects.holds = true;

@@ -131,7 +131,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             if reason == WaitReason::Load && !is_unknown {
                 // The store has answered: what it waits for now is `resume`.
                 let paused = State::waiting(WaitReason::Paused);
-                self.change(Transition::Wait, paused, effects);
+                self.change_state(Transition::Wait, paused, effects);
             }
             return;
         }

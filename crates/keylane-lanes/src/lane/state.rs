@@ -217,7 +217,7 @@ impl<H> State<H> {
     pub(super) fn forget_delay(&mut self) {
         if self.wait_reason() == Some(WaitReason::Delay) {
             let parked = true;
-            self.go(Transition::Wait, parked, Self::waiting(WaitReason::Empty));
+            self.transition(Transition::Wait, parked, Self::waiting(WaitReason::Empty));
         }
     }
 
@@ -250,7 +250,7 @@ impl<H> State<H> {
 
     /// Goes into another state, if the table allows it.
     #[inline]
-    pub(super) fn go(&mut self, event: Transition, parked: bool, to: Self) {
+    pub(super) fn transition(&mut self, event: Transition, parked: bool, to: Self) {
         let after = self.check(event, parked);
         *self = to;
         assert_eq!(self.phase(), after, "{event:?} does not lead there");

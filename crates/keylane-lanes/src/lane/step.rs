@@ -11,7 +11,7 @@ use super::{Lane, Offered, Spares};
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Goes into another state, and counts whether the lane waits for an operator's decision.
-    pub(super) fn change(
+    pub(super) fn change_state(
         &mut self,
         event: Transition,
         to: State<H>,
@@ -52,7 +52,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         until: Option<Instant>,
         effects: &mut Effects<T, H, G>,
     ) {
-        self.change(Transition::Wait, State::Waiting { reason, until }, effects);
+        self.change_state(Transition::Wait, State::Waiting { reason, until }, effects);
         effects.holds = true;
         // A gap has a timer of its own, from when it was seen.
         if reason != WaitReason::Gap {
@@ -69,14 +69,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// Puts a waiting lane into the ready queue.
     pub(super) fn schedule(&mut self, effects: &mut Effects<T, H, G>) {
-        self.change(Transition::Schedule, State::Scheduled, effects);
+        self.change_state(Transition::Schedule, State::Scheduled, effects);
         let class = self.parked.class();
         effects.out = Out::Lane { class };
     }
 
     /// The first of the parked messages, and all that start with it, are out from here on.
     pub(super) fn start(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
-        self.change(Transition::Start, State::Ready, effects);
+        self.change_state(Transition::Start, State::Ready, effects);
         let Some(mut head) = self.parked.pop() else {
             unreachable!("a lane that starts has something parked")
         };

@@ -243,7 +243,7 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 if self.state.wait_reason() == Some(WaitReason::Gap) {
                     effects.rare_mut().gap = Some(gap);
                     let halted = State::waiting(WaitReason::HaltedGap);
-                    self.change(Transition::Wait, halted, effects);
+                    self.change_state(Transition::Wait, halted, effects);
                 }
             }
         }
