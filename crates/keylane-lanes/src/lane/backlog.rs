@@ -57,10 +57,12 @@ impl<T> Backlog<T> {
     }
 
     /// Returns the oldest message.
+    #[inline]
     pub fn oldest(&self) -> Option<&T> {
         self.0.as_ref()?.messages.front()
     }
 
+    #[inline]
     pub(super) fn newest(&self) -> Option<&T> {
         self.0.as_ref()?.messages.back()
     }
@@ -79,6 +81,7 @@ impl<T> Backlog<T> {
     }
 
     /// Parks a message in front of all others. It was out and has not started, or has failed.
+    #[inline]
     pub(super) fn push_front(&mut self, item: T, spares: &Spares<T>) {
         let parked = self.0.get_or_insert_with(|| spares.take());
         parked.messages.push_front(item);
@@ -89,6 +92,7 @@ impl<T> Backlog<T> {
         self.0.as_mut()?.messages.pop_front()
     }
 
+    #[inline]
     pub(super) fn pop_newest(&mut self) -> Option<T> {
         self.0.as_mut()?.messages.pop_back()
     }
@@ -129,6 +133,7 @@ impl<T> Backlog<T> {
 
 impl<T: Item> Backlog<T> {
     /// The class of the first message: the lane is as urgent as that.
+    #[inline]
     pub(super) fn class(&self) -> u8 {
         self.oldest().map_or(0, Item::class)
     }
@@ -151,6 +156,7 @@ impl<T: Item> Backlog<T> {
     }
 
     /// Arms the timer of a message that expires then, if no timer is armed that goes off before.
+    #[inline]
     pub(super) fn arm_expiry<H, G>(&mut self, at: Option<u64>, effects: &mut Effects<T, H, G>) {
         if let (Some(at), Some(parked)) = (at, &mut self.0)
             && parked.expiry.is_none_or(|armed| armed > at)

@@ -66,6 +66,7 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// Returns an empty lane, for a message or a pause that is about to come. `tat` is the word of
     /// its rate.
+    #[inline]
     pub fn empty(tat: u64) -> Self {
         let mut lane = Self {
             state: State::waiting(WaitReason::Empty),

@@ -30,6 +30,7 @@ pub(super) struct Rate {
 
 impl Rate {
     /// Asks whether a message may start now, and counts it if it may; otherwise, returns when.
+    #[inline]
     pub(super) fn ask(&mut self, limiter: &Gcra, now: u64) -> Result<(), u64> {
         self.tat_before = self.tat;
         limiter.ask(&mut self.tat, now)
@@ -52,6 +53,7 @@ impl<T, G> More<T, G> {
         self.0.is_none()
     }
 
+    #[inline]
     pub(super) fn is_paused(&self) -> bool {
         self.0.as_ref().is_some_and(|extras| extras.is_paused)
     }
@@ -81,6 +83,7 @@ impl<T, G> More<T, G> {
         self.0.as_ref().map_or(0, |extras| extras.rate.tat)
     }
 
+    #[inline]
     pub(super) fn rate_mut(&mut self) -> &mut Rate {
         &mut self.extras_mut().rate
     }
@@ -90,6 +93,7 @@ impl<T, G> More<T, G> {
         self.0.as_ref()?.full.as_ref()
     }
 
+    #[inline]
     pub(super) fn full_mut(&mut self) -> Option<&mut Full<G>> {
         self.0.as_mut()?.full.as_mut()
     }
@@ -98,34 +102,41 @@ impl<T, G> More<T, G> {
         self.extras_mut().full = Some(full);
     }
 
+    #[inline]
     pub(super) fn take_full(&mut self) -> Option<Full<G>> {
         self.0.as_mut()?.full.take()
     }
 
+    #[inline]
     pub(super) fn plan(&self) -> Option<&Plan<T>> {
         Some(&self.0.as_ref()?.plan)
     }
 
     /// Returns what the plan keeps, if it keeps anything yet.
+    #[inline]
     pub(super) fn plan_mut(&mut self) -> Option<&mut Plan<T>> {
         Some(&mut self.0.as_mut()?.plan)
     }
 
     /// Returns what the plan keeps, to keep something.
+    #[inline]
     pub(super) fn make_plan(&mut self) -> &mut Plan<T> {
         &mut self.extras_mut().plan
     }
 
     /// Whether two messages of this lane are with the router, which makes one of them. Until that
     /// comes back the lane stays, and has not drained.
+    #[inline]
     pub(super) fn is_merging(&self) -> bool {
         matches!(self.plan(), Some(Plan::Merging(_)))
     }
 
+    #[inline]
     pub(super) fn sequencer(&self) -> Option<&Sequencer<T>> {
         self.plan()?.sequencer()
     }
 
+    #[inline]
     pub(super) fn sequencer_mut(&mut self) -> Option<&mut Sequencer<T>> {
         self.plan_mut()?.sequencer_mut()
     }
@@ -138,6 +149,7 @@ impl<T, G> More<T, G> {
         }
     }
 
+    #[inline]
     fn extras_mut(&mut self) -> &mut Extras<T, G> {
         self.0.get_or_insert_with(|| {
             Box::new(Extras {

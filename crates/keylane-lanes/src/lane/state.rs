@@ -115,6 +115,7 @@ impl<H> State<H> {
     }
 
     /// Returns the reason why a waiting lane waits.
+    #[inline]
     pub fn wait_reason(&self) -> Option<WaitReason> {
         match self {
             Self::Waiting { reason, .. } => Some(*reason),
@@ -129,11 +130,13 @@ impl<H> State<H> {
     }
 
     /// Whether the head is in the ready queue or with a runner.
+    #[inline]
     pub(super) fn is_head_out(&self) -> bool {
         matches!(self, Self::Entered | Self::Ready | Self::Running { .. })
     }
 
     /// Returns whether the head, or the lane itself, is in the ready queue or with a runner.
+    #[inline]
     pub fn is_out(&self) -> bool {
         self.is_head_out() || matches!(self, Self::Scheduled)
     }
@@ -161,11 +164,13 @@ impl<H> State<H> {
     }
 
     /// Returns whether the lane waits for a decision about its head, or about a gap.
+    #[inline]
     pub(super) fn is_halted(&self) -> bool {
         matches!(self, Self::Halted { .. }) || self.wait_reason() == Some(WaitReason::HaltedGap)
     }
 
     /// Whether the lane waits for a version that has not come, and no message of it runs.
+    #[inline]
     pub(super) fn waits_for_version(&self) -> bool {
         let reason = self.wait_reason();
         matches!(reason, Some(WaitReason::Gap | WaitReason::HaltedGap))
@@ -177,6 +182,7 @@ impl<H> State<H> {
     }
 
     /// Whether the lane waits for the version store.
+    #[inline]
     pub(super) fn waits_for_store(&self) -> bool {
         let reason = self.wait_reason();
         matches!(reason, Some(WaitReason::Load | WaitReason::Record))
@@ -191,6 +197,7 @@ impl<H> State<H> {
     }
 
     /// Whether a timer is armed for the head that the lane holds.
+    #[inline]
     pub(super) fn is_timed(&self) -> bool {
         let Self::Backoff { timer, .. } = self else {
             return false;
@@ -199,6 +206,7 @@ impl<H> State<H> {
     }
 
     /// Returns the head, if the lane holds it.
+    #[inline]
     pub fn head(&self) -> Option<&H> {
         match self {
             Self::Backoff { head, .. } | Self::Halted { head } => Some(head),
@@ -214,6 +222,7 @@ impl<H> State<H> {
     }
 
     /// Another message is the first of the lane now: the wait was for the time of the one before.
+    #[inline]
     pub(super) fn forget_delay(&mut self) {
         if self.wait_reason() == Some(WaitReason::Delay) {
             let parked = true;
@@ -222,6 +231,7 @@ impl<H> State<H> {
     }
 
     /// Takes a head that the lane holds: it is out from here on.
+    #[inline]
     pub(super) fn take_head(&mut self) -> Option<Box<H>> {
         match std::mem::replace(self, Self::Ready) {
             Self::Backoff { head, .. } | Self::Halted { head } => Some(head),
@@ -249,7 +259,8 @@ impl<H> State<H> {
     }
 
     /// Goes into another state, if the table allows it.
-    #[inline]
+    // Always: most callers name the event and the state, and then hardly anything is left of it.
+    #[inline(always)]
     pub(super) fn transition(&mut self, event: Transition, parked: bool, to: Self) {
         let after = self.check(event, parked);
         *self = to;
@@ -289,6 +300,7 @@ impl<H> State<H> {
     }
 
     /// The lane leaves this state: what was counted of it.
+    #[inline]
     pub(super) fn uncount<T: Item, G>(&self, effects: &mut Effects<T, H, G>) {
         if self.is_halted() {
             effects.halted.down();
@@ -297,6 +309,7 @@ impl<H> State<H> {
     }
 
     /// The timer of the head went off.
+    #[inline]
     pub(super) fn backoff_due<T: Item, G>(
         &mut self,
         armed: Instant,
