@@ -89,7 +89,7 @@ fn happen(mut lane: TestLane, transition: Transition) -> Phase {
         }
         Transition::Schedule => lane.schedule(&mut effects),
         Transition::Start if lane.state().phase() == Phase::Entered => assert!(lane.begin()),
-        Transition::Start if lane.parked().len() == 0 => {
+        Transition::Start if lane.parked().is_empty() => {
             lane.transition(Transition::Start, State::Ready)
         }
         Transition::Start => lane.start(now, &rules, &mut effects),

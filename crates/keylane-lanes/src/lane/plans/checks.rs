@@ -347,7 +347,7 @@ impl World {
             WaitReason::Lease => {
                 assert!(!self.is_leased, "it waits for what is held");
                 let comes = self.merging.is_some();
-                assert!(lane.parked().len() > 0 || comes, "for no message");
+                assert!(!lane.parked().is_empty() || comes, "for no message");
             }
             WaitReason::Load | WaitReason::Record => assert!(self.asked.is_some()),
             WaitReason::Gap => {
@@ -356,7 +356,7 @@ impl World {
             }
             WaitReason::HaltedGap => {}
             WaitReason::Empty => {
-                let comes = self.merging.is_some() && lane.parked().len() == 0;
+                let comes = self.merging.is_some() && lane.parked().is_empty();
                 assert!(comes, "an empty lane stays");
             }
         }

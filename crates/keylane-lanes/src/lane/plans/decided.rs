@@ -28,7 +28,7 @@ pub(super) enum Went {
 
 /// What a decision should come to.
 pub(super) fn told(lane: &TestLane, decision: Decision, now: Instant) -> Result<Went, Undecidable> {
-    let parked = lane.parked().len() > 0;
+    let parked = !lane.parked().is_empty();
     Ok(match (decision, lane.state()) {
         (Decision::Pause, _) => Went::Paused,
         (Decision::Purge, _) => Went::Emptied,
@@ -82,7 +82,7 @@ pub(super) fn went(lane: &TestLane, decision: Decision, effects: &TestEffects) -
     match (decision, &effects.out) {
         (Decision::Purge, _) => {
             assert!(
-                lane.parked().len() == 0
+                lane.parked().is_empty()
                     && lane.state().head().is_none()
                     && lane.sequencer().and_then(Sequencer::first_early).is_none()
             );
@@ -102,7 +102,7 @@ pub(super) fn went(lane: &TestLane, decision: Decision, effects: &TestEffects) -
         }
         (Decision::Skip, _) if skips => Went::Skipped,
         (Decision::Skip, _) => {
-            assert!(!lane.state().waits_for_version() || lane.parked().len() == 0);
+            assert!(!lane.state().waits_for_version() || lane.parked().is_empty());
             Went::GivenUp
         }
         (_, Out::Head { .. }) => Went::Out,

@@ -190,7 +190,7 @@ impl World {
         let is_waiting = matches!(lane.state(), State::Waiting { .. });
         assert!(effects.holds || effects.removes || !is_waiting);
         if let Out::Lane { .. } = effects.out {
-            assert!(lane.parked().len() > 0, "it is asked for nothing");
+            assert!(!lane.parked().is_empty(), "it is asked for nothing");
         }
         if lingers && let Some(batch) = self.rules.batch() {
             let is_full = lane.parked().len() >= batch.max.min(self.rules.capacity);
@@ -425,7 +425,7 @@ impl World {
         let rules = &self.rules;
         let effects = effects_of(|done| lane.advance(self.now, rules, done));
         if rules.has_discipline() {
-            let comes_back = lane.parked().len() > 0 && !rules.starts_at_once();
+            let comes_back = !lane.parked().is_empty() && !rules.starts_at_once();
             let is_asked = matches!(effects.out, Out::Lane { .. });
             assert!(
                 is_asked == comes_back || lane.is_paused(),
