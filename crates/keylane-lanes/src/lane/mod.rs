@@ -59,10 +59,10 @@
 // # Files
 //
 // Each part owns its fields and what they answer: `state`; `backlog`, on a `deque`; `more`, which
-// most lanes do without, with what the `plan` keeps. `core` is the lane: these three, and all that a
-// plain lane does. Above it, calls go in one direction. `gate` and `step` have what decisions share.
-// `next` decides what starts, what is waited for, or that the lane goes. Each event has a file that
-// ends there: `offer`, `rejoin`, `hold`, `decide`, `wake`, `revoke`, `end`.
+// most lanes do without, with what the `plan` keeps. `core` is the lane: these three, and all that
+// a plain lane does. Above it calls go in one direction. `gate` and `step` have what decisions
+// share. `next` decides what starts, what is waited for, or that the lane goes. Each event has a
+// file that ends there: `offer`, `rejoin`, `hold`, `decide`, `wake`, `revoke`, `end`.
 
 mod core;
 pub use core::{Lane, Next, Offered};
