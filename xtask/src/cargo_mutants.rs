@@ -27,6 +27,7 @@ const TESTS: &[&str] = &[
     "rate::",
     "retry::",
     // `keylane-lanes`
+    "gate::",
     "gcra::",
     "lane::",
     "map::",
@@ -47,14 +48,18 @@ const TIMEOUT: &str = "60";
 
 /// The files that are mutated: they decide, and do not wait.
 const FILES: &[&str] = &[
+    "crates/keylane-lanes/src/gate.rs",
     "crates/keylane-lanes/src/gcra.rs",
     "crates/keylane-lanes/src/item.rs",
     "crates/keylane-lanes/src/lane/backlog.rs",
     "crates/keylane-lanes/src/lane/core.rs",
     "crates/keylane-lanes/src/lane/decide.rs",
+    "crates/keylane-lanes/src/lane/deque.rs",
     "crates/keylane-lanes/src/lane/effects.rs",
     "crates/keylane-lanes/src/lane/end.rs",
     "crates/keylane-lanes/src/lane/gate.rs",
+    "crates/keylane-lanes/src/lane/hold.rs",
+    "crates/keylane-lanes/src/lane/more.rs",
     "crates/keylane-lanes/src/lane/next.rs",
     "crates/keylane-lanes/src/lane/offer.rs",
     "crates/keylane-lanes/src/lane/plan/batch.rs",
@@ -62,7 +67,9 @@ const FILES: &[&str] = &[
     "crates/keylane-lanes/src/lane/plan/kept.rs",
     "crates/keylane-lanes/src/lane/plan/sequence.rs",
     "crates/keylane-lanes/src/lane/plan/sequencer.rs",
+    "crates/keylane-lanes/src/lane/rejoin.rs",
     "crates/keylane-lanes/src/lane/state.rs",
+    "crates/keylane-lanes/src/lane/step.rs",
     "crates/keylane-lanes/src/lane/wake.rs",
     "crates/keylane-lanes/src/map.rs",
     "crates/keylane-lanes/src/ready/mod.rs",

@@ -16,8 +16,8 @@ pub use gate::{Gate, Opening};
 mod lane;
 pub use lane::plan::Sequencer;
 pub use lane::{
-    Change, Decision, Due, Effects, Evicted, Few, Gap, Hold, Lane, Left, Next, Offered, Out, Rare,
-    Stall, State, Store, Taken, Undecidable, WaitReason,
+    Backlog, Change, Decision, Due, Effects, Evicted, Few, Gap, Hold, Lane, Left, Next, Offered,
+    Out, Rare, Stall, State, Store, Taken, Undecidable, WaitReason,
 };
 
 mod map;

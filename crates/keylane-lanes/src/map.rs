@@ -295,7 +295,7 @@ mod tests {
 
     /// What is parked in the lane of a key, if there is one.
     fn parked(map: &TestMap, hash: u64, key: u8) -> Option<Vec<u32>> {
-        map.peek(hash, &key, |lane| lane.parked().copied().collect())
+        map.peek(hash, &key, |lane| lane.parked().iter().copied().collect())
     }
 
     #[test]

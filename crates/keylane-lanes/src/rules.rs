@@ -201,6 +201,13 @@ impl Rules {
         batch.max.min(self.capacity)
     }
 
+    /// Returns how long this many parked messages wait for more, to be one batch.
+    pub fn linger(&self, parked: usize) -> Option<Duration> {
+        let batch = self.batch()?;
+        let waits = !batch.linger.is_zero() && parked < self.full_batch(batch);
+        waits.then_some(batch.linger)
+    }
+
     /// Returns a moment as nanoseconds since the epoch.
     pub fn stamp(&self, now: Instant) -> u64 {
         clock::nanos_since(self.epoch, now)
@@ -375,12 +382,24 @@ mod tests {
         );
         assert_eq!(rules.full_batch(&batch(9)), 4, "there is no room for more");
         assert_eq!(rules.full_batch(&batch(3)), 3);
+        assert_eq!(rules.linger(1), None, "it does not wait");
         let halts = sequence(Mode::Monotonic, OnGap::Halt);
         assert!(halts.halts() && !halts.has_gaps());
         let skips = sequence(Mode::Contiguous, OnGap::Skip);
         assert!(!skips.halts() && skips.has_gaps());
         let rules = self::rules(PlanRules::Sequence(skips));
         assert!(rules.batch().is_none() && rules.sequence().is_some());
+    }
+
+    #[test]
+    fn a_batch_waits_until_it_is_full() {
+        let lingers = BatchRules {
+            linger: TICK,
+            ..batch(9)
+        };
+        let rules = rules(PlanRules::Batch(lingers));
+        let waits = [0, 3, 4, 9].map(|parked| rules.linger(parked));
+        assert_eq!(waits, [Some(TICK), Some(TICK), None, None]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
 
     /// Whether the lane holds a head until that time.
     pub(super) fn is_delayed(&self, item: &KeyedMessage<K, M>, until: Instant) -> bool {
-        let is_delayed = |lane: &Lane<_, _, _>| lane.backs_off_until() == Some(until);
+        let is_delayed = |lane: &Lane<_, _, _>| lane.state().backs_off_until() == Some(until);
         let seen = caught(|| self.map.peek(item.hash, &item.key, is_delayed));
         seen == Ok(Some(true))
     }
@@ -106,7 +106,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
     ) -> Result<Option<Delivery<Parked<K, M>>>, BrokenKey> {
         let head = caught(|| {
             self.map.with(item.hash, &item.key, |lane| {
-                (lane.backs_off_until() == Some(until)).then(|| lane.due())
+                (lane.state().backs_off_until() == Some(until)).then(|| lane.due())
             })
         });
         match head {
@@ -125,7 +125,7 @@ impl<K: Eq + Clone, M> Lanes<K, M> {
         mut take: impl FnMut(Option<(Head<K, M>, Instant)>, Vec<Parked<K, M>>),
     ) {
         self.map.sweep(|_, _, lane| {
-            let until = lane.backs_off_until();
+            let until = lane.state().backs_off_until();
             let (head, parked) = lane.hand_back();
             let stays = head.is_none();
             take(head.map(|head| *head).zip(until), parked);

@@ -278,18 +278,19 @@ fn leave_lane(lane: &mut Lane, waiter: &Waiter) -> bool {
 
 /// Under the shard's lock: how many waiters are in the lane that have left.
 fn left_in(lane: &Lane) -> usize {
-    let first = lane.oldest_parked();
-    first.map_or(0, |first| first.left_in_lane())
+    let parked = lane.parked();
+    parked.oldest().map_or(0, |first| first.left_in_lane())
 }
 
 /// Under the shard's lock: notes how many have left, and sweeps them out once they are more than
 /// half.
 fn set_left_in(lane: &mut Lane, mut left: usize) {
-    if left > lane.parked_len() / 2 {
-        lane.retain_parked(|waiter| waiter.stage() != WaiterStage::Left);
+    let parked = lane.parked_mut();
+    if left > parked.len() / 2 {
+        parked.retain(|waiter| waiter.stage() != WaiterStage::Left);
         left = 0;
     }
-    if let Some(first) = lane.oldest_parked() {
+    if let Some(first) = parked.oldest() {
         first.set_left_in_lane(left);
     }
 }

@@ -2,12 +2,13 @@
 
 use keylane_rt::clock::Instant;
 
-use super::super::gate::Full;
 use super::super::item::Item;
 use super::super::rules::{AtLimit, PlanRules, Rules};
 use super::backlog::{Backlog, Spares};
-use super::plan::Plan;
-use super::state::{Phase, State, Timer, Transition, WaitReason};
+use super::effects::Memory;
+use super::more::More;
+use super::plan::{Plan, Sequencer};
+use super::state::{State, Timer, Transition, WaitReason};
 
 /// The next step when the head of a plain lane is gone.
 #[derive(Debug)]
@@ -39,38 +40,8 @@ pub enum Offered<T> {
 #[derive(Debug)]
 pub struct Lane<T, H, G> {
     pub(super) state: State<H>,
-    /// Boxed and absent in most lanes, which hold one message at a time: such a lane is made, moved
-    /// and dropped at the price of a few words.
-    pub(super) parked: Option<Box<Backlog<T>>>,
-    pub(super) more: Option<Box<More<T, G>>>,
-}
-
-/// What most lanes do without.
-#[derive(Debug)]
-pub(super) struct More<T, G> {
-    /// Nothing of this key starts until an operator resumes it.
-    pub(super) paused: bool,
-    pub(super) full: Option<Full<G>>,
-    /// What was accepted up to then must leave this lane before its keys may move to another one.
-    pub(super) watermark: Option<u64>,
-    /// The theoretical arrival time of the rate (GCRA), in nanoseconds; 0 before the first message.
-    pub(super) tat: u64,
-    /// What it was before the last message: one that comes back has not used it.
-    pub(super) tat_before: u64,
-    pub(super) plan: Plan<T>,
-}
-
-impl<T, G> Default for More<T, G> {
-    fn default() -> Self {
-        Self {
-            paused: false,
-            full: None,
-            watermark: None,
-            tat: 0,
-            tat_before: 0,
-            plan: Plan::Stateless,
-        }
-    }
+    pub(super) parked: Backlog<T>,
+    pub(super) more: More<T, G>,
 }
 
 impl<T, H, G> Lane<T, H, G> {
@@ -79,8 +50,8 @@ impl<T, H, G> Lane<T, H, G> {
     pub fn new() -> Self {
         Self {
             state: State::Ready,
-            parked: None,
-            more: None,
+            parked: Backlog::new(),
+            more: More::new(),
         }
     }
 
@@ -95,36 +66,20 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// Returns an empty lane, for a message or a pause that is about to come. `tat` is the word of
     /// its rate.
+    #[inline]
     pub fn empty(tat: u64) -> Self {
         let mut lane = Self {
-            state: State::Waiting {
-                reason: WaitReason::Empty,
-                until: None,
-            },
-            parked: None,
-            more: None,
+            state: State::waiting(WaitReason::Empty),
+            ..Self::new()
         };
         if tat > 0 {
-            lane.more_mut().tat = tat;
+            lane.more.rate_mut().tat = tat;
         }
         lane
     }
 
-    /// Returns its state, without the contents of the state.
-    #[inline]
-    pub fn phase(&self) -> Phase {
-        match self.state {
-            State::Scheduled => Phase::Scheduled,
-            State::Waiting { .. } => Phase::Waiting,
-            State::Entered => Phase::Entered,
-            State::Ready => Phase::Ready,
-            State::Running { .. } => Phase::Running,
-            State::Backoff { .. } => Phase::Backoff,
-            State::Halted { .. } => Phase::Halted,
-        }
-    }
-
     /// Returns its state.
+    #[inline]
     pub fn state(&self) -> &State<H> {
         &self.state
     }
@@ -133,140 +88,54 @@ impl<T, H, G> Lane<T, H, G> {
     /// plan keeps beside them do not count: see [`depth`](Self::depth).
     #[inline]
     pub fn len(&self) -> usize {
-        let waits = matches!(self.state, State::Scheduled | State::Waiting { .. });
-        usize::from(!waits) + self.parked_len()
+        usize::from(self.state.has_head()) + self.parked.len()
     }
 
-    /// Returns the number of parked messages.
+    /// Returns the parked messages.
     #[inline]
-    pub fn parked_len(&self) -> usize {
-        self.parked.as_ref().map_or(0, |parked| parked.len())
+    pub fn parked(&self) -> &Backlog<T> {
+        &self.parked
     }
 
-    /// Returns the parked messages, the oldest first.
-    pub fn parked(&self) -> impl Iterator<Item = &T> {
-        self.parked.iter().flat_map(|parked| parked.iter())
+    /// Returns the parked messages, to be changed.
+    #[inline]
+    pub fn parked_mut(&mut self) -> &mut Backlog<T> {
+        &mut self.parked
     }
 
-    /// Returns the parked messages, the oldest first, to be changed.
-    pub fn parked_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> {
-        self.parked.iter_mut().flat_map(|parked| parked.iter_mut())
+    /// Returns the head, if the lane holds it.
+    pub fn head_mut(&mut self) -> Option<&mut H> {
+        self.state.head_mut()
     }
 
-    /// Returns the oldest parked message.
-    pub fn oldest_parked(&self) -> Option<&T> {
-        self.parked.as_ref()?.front()
+    /// Returns its sequencer, if it sequences.
+    pub fn sequencer(&self) -> Option<&Sequencer<T>> {
+        self.more.sequencer()
     }
 
     /// Returns whether this lane has nothing but a head and parked messages.
     #[inline]
     pub fn is_bare(&self) -> bool {
-        self.more.is_none()
+        self.more.is_absent()
     }
 
     /// Returns whether an operator has paused it.
     pub fn is_paused(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.paused)
-    }
-
-    /// Whether two messages of this lane are with the router, which makes one of them. Until that
-    /// comes back the lane stays, and has not drained.
-    pub(super) fn is_merging(&self) -> bool {
-        let plan = self.more.as_ref().map(|more| &more.plan);
-        matches!(plan, Some(Plan::Merging(_)))
-    }
-
-    /// Returns the reason why a waiting lane waits.
-    pub fn wait_reason(&self) -> Option<WaitReason> {
-        match self.state {
-            State::Waiting { reason, .. } => Some(reason),
-            _ => None,
-        }
-    }
-
-    /// Returns whether no message of this key starts before time passes, a missing version comes, a
-    /// lease is granted, the version store answers or an operator acts.
-    #[inline]
-    pub fn is_stalled(&self) -> bool {
-        match self.state {
-            State::Backoff { .. } | State::Halted { .. } => true,
-            State::Waiting { reason, .. } => {
-                !matches!(reason, WaitReason::Linger | WaitReason::Empty)
-            }
-            State::Scheduled | State::Entered | State::Ready | State::Running { .. } => false,
-        }
+        self.more.is_paused()
     }
 
     /// Returns whether only a message or an operator can let this lane go on.
     pub fn is_endless(&self) -> bool {
         match self.state {
             // What it waits for is on its way.
-            _ if self.is_merging() => false,
+            _ if self.more.is_merging() => false,
             State::Halted { .. } => true,
             State::Waiting { reason, until } => {
-                let comes = matches!(
-                    reason,
-                    WaitReason::Lease | WaitReason::Load | WaitReason::Record
-                );
+                let comes = reason == WaitReason::Lease || self.state.waits_for_store();
                 until.is_none() && !comes
             }
             State::Backoff { .. } => self.is_paused(),
             State::Scheduled | State::Entered | State::Ready | State::Running { .. } => false,
-        }
-    }
-
-    /// Returns whether it waits for the lease of its key.
-    pub fn is_unleased(&self) -> bool {
-        match self.state {
-            State::Waiting { reason, .. } => reason == WaitReason::Lease,
-            State::Backoff { timer, .. } => timer == Timer::Unleased,
-            _ => false,
-        }
-    }
-
-    /// Returns whether it waits for a decision about its head, or about a gap.
-    pub fn is_halted(&self) -> bool {
-        matches!(self.state, State::Halted { .. })
-            || self.wait_reason() == Some(WaitReason::HaltedGap)
-    }
-
-    /// Returns whether its head, or the lane itself, is in the ready queue or with a runner.
-    pub fn is_out(&self) -> bool {
-        matches!(
-            self.state,
-            State::Scheduled | State::Entered | State::Ready | State::Running { .. }
-        )
-    }
-
-    /// Returns when the head is due, if it waits for time.
-    pub fn backs_off_until(&self) -> Option<Instant> {
-        match self.state {
-            State::Backoff { until, .. } => Some(until),
-            _ => None,
-        }
-    }
-
-    /// Returns whether a timer is armed for the head that the lane holds.
-    pub fn is_timed(&self) -> bool {
-        let State::Backoff { timer, .. } = self.state else {
-            return false;
-        };
-        timer == Timer::Armed
-    }
-
-    /// Returns the head, if the lane holds it.
-    pub fn head(&self) -> Option<&H> {
-        match &self.state {
-            State::Backoff { head, .. } | State::Halted { head } => Some(head),
-            _ => None,
-        }
-    }
-
-    /// Returns the head, if the lane holds it.
-    pub fn head_mut(&mut self) -> Option<&mut H> {
-        match &mut self.state {
-            State::Backoff { head, .. } | State::Halted { head } => Some(head),
-            _ => None,
         }
     }
 
@@ -280,17 +149,17 @@ impl<T, H, G> Lane<T, H, G> {
         spares: &Spares<T>,
     ) -> Offered<T> {
         assert!(
-            self.allows(Transition::Offer),
+            self.state.allows(Transition::Offer),
             "a lane that exists takes messages"
         );
         if at_limit == AtLimit::Park || self.len() < capacity {
-            self.push(item, spares);
+            self.parked.push(item, spares);
             return Offered::Parked;
         }
         match at_limit {
-            AtLimit::DropOldest => match self.pop() {
+            AtLimit::DropOldest => match self.parked.pop() {
                 Some(oldest) => {
-                    self.push(item, spares);
+                    self.parked.push(item, spares);
                     Offered::Displaced(oldest)
                 }
                 // Only the head is here, and the head has been promised its start.
@@ -300,29 +169,27 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
-    /// Parks a message in front of all others. It was out and has not started, or has failed.
-    pub fn put_back(&mut self, item: T, spares: &Spares<T>) {
-        self.parked
-            .get_or_insert_with(|| spares.take())
-            .push_front(item);
-    }
-
-    /// Gives up the parked messages for which `keep` returns `false`.
-    pub fn retain_parked(&mut self, keep: impl FnMut(&T) -> bool) {
-        if let Some(parked) = &mut self.parked {
-            parked.retain(keep);
+    /// Begins the first message of this lane, which a runner has taken out of the ready queue.
+    /// Returns whether it starts, because no other message has come since.
+    #[inline]
+    pub fn begin(&mut self) -> bool {
+        let is_alone = self.parked.is_empty() && !self.is_paused();
+        if is_alone {
+            self.state
+                .transition(Transition::Start, false, State::Ready);
         }
+        is_alone
     }
 
     /// Moves on after the head has settled: the oldest parked message is the next one.
     #[inline]
     pub fn finish(&mut self) -> Next<T> {
         assert!(
-            self.allows(Transition::Finish),
+            self.state.allows(Transition::Finish),
             "a head that settles was out"
         );
         self.state = State::Ready;
-        match self.pop() {
+        match self.parked.pop() {
             Some(item) => Next::Start(item),
             None => Next::Remove,
         }
@@ -346,75 +213,21 @@ impl<T, H, G> Lane<T, H, G> {
 
     /// Lets the head go out again after its wait.
     pub fn due(&mut self) -> Box<H> {
-        self.check(Transition::Due);
-        self.take_head().expect("a lane in backoff holds its head")
+        let head = self.state.due();
+        head.expect("a lane in backoff holds its head")
     }
 
     /// Gives the memory of an emptied lane to the next one.
     #[inline]
     pub fn recycle(self, spares: &Spares<T>) {
-        if let Some(parked) = self.parked {
-            spares.give(parked);
-        }
-        if let Some(more) = self.more {
-            forget(more);
-        }
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, item: T, spares: &Spares<T>) {
-        self.parked
-            .get_or_insert_with(|| spares.take())
-            .push_back(item);
-    }
-
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<T> {
-        self.parked.as_mut()?.pop_front()
-    }
-
-    pub(super) fn pop_newest(&mut self) -> Option<T> {
-        self.parked.as_mut()?.pop_back()
-    }
-
-    /// What this lane has beyond the ordinary, made if it has nothing yet.
-    pub(super) fn more_mut(&mut self) -> &mut More<T, G> {
-        self.more.get_or_insert_default()
-    }
-
-    /// Takes a head that the lane holds: it is out from here on.
-    pub(super) fn take_head(&mut self) -> Option<Box<H>> {
-        match std::mem::replace(&mut self.state, State::Ready) {
-            State::Backoff { head, .. } | State::Halted { head } => Some(head),
-            out => {
-                self.state = out;
-                None
-            }
-        }
+        self.parked.recycle(spares);
+        self.more.forget();
     }
 
     /// Goes into another state, if the table allows it.
     #[inline]
-    pub(super) fn transition(&mut self, event: Transition, state: State<H>) {
-        let after = self.check(event);
-        self.state = state;
-        assert_eq!(self.phase(), after, "{event:?} does not lead there");
-    }
-
-    /// Whether an event can happen now, for those that happen to every message.
-    #[inline]
-    fn allows(&self, event: Transition) -> bool {
-        let (with, without) = (true, false);
-        let phase = self.phase();
-        phase.after(event, with).is_some() && phase.after(event, without).is_some()
-    }
-
-    /// The phase after an event, which must be one that can happen.
-    #[inline]
-    pub(super) fn check(&self, event: Transition) -> Phase {
-        let phase = self.phase();
-        let after = phase.after(event, self.parked_len() > 0);
-        after.unwrap_or_else(|| panic!("{event:?} cannot happen to a lane that is {phase:?}"))
+    pub(super) fn transition(&mut self, event: Transition, to: State<H>) {
+        self.state.transition(event, !self.parked.is_empty(), to);
     }
 }
 
@@ -422,57 +235,54 @@ impl<T: Item, H, G> Lane<T, H, G> {
     /// Returns the number of messages of this key, the head included.
     #[inline]
     pub fn depth(&self, rules: &Rules) -> usize {
-        let mut depth = self.len();
-        if let Some(more) = &self.more {
-            depth += more.plan.extra_len();
-        }
+        let mut depth = self.len() + self.more.plan().map_or(0, Plan::extra_len);
         if let PlanRules::Coalesce(_) = rules.plan {
-            depth += self.parked().map(Item::merged_len).sum::<usize>();
+            depth += self.parked.merged_len();
         }
         depth
     }
 
     /// Returns the oldest parked message, or else the first that came too early.
     pub fn oldest_waiting(&self) -> Option<&T> {
-        self.oldest_parked().or_else(|| self.first_early())
+        let early = || self.sequencer().and_then(Sequencer::first_early);
+        self.parked.oldest().or_else(early)
     }
 
     /// Returns the message of this version, if it came too early.
     pub fn early_mut(&mut self, version: u64) -> Option<&mut T> {
-        self.sequencer_mut()?.early_mut(version)
+        self.more.sequencer_mut()?.early_mut(version)
     }
 
-    /// Returns the first of the messages that came before their turn.
-    pub fn first_early(&self) -> Option<&T> {
-        self.more.as_ref()?.plan.sequencer()?.first_early()
+    /// Returns the memory of the key of a lane that goes.
+    #[inline]
+    pub fn memory(&self) -> Memory {
+        Memory {
+            version: self.sequencer().and_then(Sequencer::passed),
+            tat: self.more.tat(),
+        }
     }
 
     /// Marks the end of the messages in this lane. Returns `false` if there are none.
     pub fn set_watermark(&mut self, accepted_at: u64, rules: &Rules) -> bool {
-        let holds = self.depth(rules) > 0 || self.is_out();
+        let holds = self.depth(rules) > 0 || self.state.is_out();
         if holds {
-            self.more_mut().watermark = Some(accepted_at);
+            self.more.set_watermark(Some(accepted_at));
         }
         holds
     }
 
     /// Returns whether the lane has a watermark.
     pub fn has_watermark(&self) -> bool {
-        self.more
-            .as_ref()
-            .is_some_and(|more| more.watermark.is_some())
+        self.more.watermark().is_some()
     }
 
     /// Returns whether all messages that were accepted up to the watermark have left the lane,
     /// given the one that starts now. Returns `true` once: the mark is gone then.
     #[inline]
     pub fn passes_watermark(&mut self, starts: Option<&T>) -> bool {
-        match &self.more {
+        match self.more.watermark() {
             None => false,
-            Some(more) => match more.watermark {
-                None => false,
-                Some(mark) => self.passes(mark, starts),
-            },
+            Some(mark) => self.passes(mark, starts),
         }
     }
 
@@ -482,21 +292,16 @@ impl<T: Item, H, G> Lane<T, H, G> {
         let passes = match starts {
             Some(item) => is_behind(item),
             None => {
-                matches!(self.state, State::Scheduled | State::Waiting { .. })
-                    && !self.is_merging()
-                    && self.first_early().is_none()
-                    && self.oldest_parked().is_none_or(is_behind)
+                let early = self.sequencer().map_or(0, Sequencer::early_len);
+                !self.state.has_head()
+                    && !self.more.is_merging()
+                    && early == 0
+                    && self.parked.oldest().is_none_or(is_behind)
             }
         };
         if passes {
-            self.more_mut().watermark = None;
+            self.more.set_watermark(None);
         }
         passes
     }
-}
-
-/// Cold, so that plain lanes do not carry the code that drops what they do not have.
-#[cold]
-fn forget<T, G>(more: Box<More<T, G>>) {
-    drop(more);
 }

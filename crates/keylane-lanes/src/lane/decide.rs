@@ -4,8 +4,9 @@ use keylane_rt::clock::Instant;
 
 use super::super::gate::Gate;
 use super::super::item::Item;
-use super::super::rules::{Rules, TICK};
-use super::effects::{Effects, Left, Out, Stall, Taken};
+use super::super::rules::{Rules, TICK, later};
+use super::effects::{Effects, Left, Stall, Taken};
+use super::more::More;
 use super::state::{State, Timer, Transition, WaitReason};
 use super::{Lane, Spares};
 
@@ -49,12 +50,26 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) -> Result<(), Undecidable> {
+        let needs_head = match decision {
+            Decision::Pause | Decision::Resume | Decision::Purge => false,
+            Decision::Skip | Decision::RetryNow | Decision::Replace => true,
+        };
+        if needs_head && self.state.is_head_out() {
+            return Err(Undecidable::InFlight);
+        }
         match decision {
             Decision::Pause => self.pause(effects),
-            Decision::Resume => self.resume_by(now, rules, effects)?,
+            Decision::Resume => self.resume(now, rules, effects)?,
             Decision::Skip => self.skip(now, rules, spares, effects)?,
-            Decision::RetryNow => self.retry_now(effects)?,
-            Decision::Replace => self.replace(effects)?,
+            Decision::RetryNow => match self.state {
+                State::Backoff { timer, .. } if !self.is_paused() && timer != Timer::Unleased => {
+                    self.state.let_out(false, effects);
+                }
+                _ => return Err(Undecidable::Nothing),
+            },
+            Decision::Replace if self.state.has_head() => self.state.let_out(true, effects),
+            Decision::Replace if self.parked.is_empty() => return Err(nothing_parked(&self.more)),
+            Decision::Replace => {}
             Decision::Purge => self.purge(rules, effects),
         }
         Ok(())
@@ -64,31 +79,31 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if self.is_paused() {
             return;
         }
-        self.more_mut().paused = true;
+        self.more.pause();
         effects.paused.up();
         effects.holds = true;
-        if let Some(reason) = self.wait_reason() {
-            self.leave_halt(effects);
-            if !matches!(reason, WaitReason::Load | WaitReason::Record) {
-                let (reason, until) = (WaitReason::Paused, None);
-                self.transition(Transition::Wait, State::Waiting { reason, until });
+        if self.state.wait_reason().is_some() {
+            if !self.state.waits_for_store() {
+                let paused = State::waiting(WaitReason::Paused);
+                self.change_state(Transition::Wait, paused, effects);
             }
             effects.stall = Stall::Lane;
         }
     }
 
-    pub(super) fn resume_by(
+    fn resume(
         &mut self,
         now: Instant,
         rules: &Rules,
         effects: &mut Effects<T, H, G>,
     ) -> Result<(), Undecidable> {
-        if self.is_paused() {
-            self.unpause(now, effects);
+        if self.more.unpause() {
+            effects.paused.down();
+            self.go_on(now, effects);
             return Ok(());
         }
         match self.state {
-            State::Halted { .. } => self.let_out(true, effects),
+            State::Halted { .. } => self.state.let_out(true, effects),
             State::Waiting {
                 reason: WaitReason::HaltedGap,
                 ..
@@ -98,21 +113,31 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         Ok(())
     }
 
-    fn unpause(&mut self, now: Instant, effects: &mut Effects<T, H, G>) {
-        self.forget_pause(effects);
+    /// The lane is not paused any more.
+    fn go_on(&mut self, now: Instant, effects: &mut Effects<T, H, G>) {
         match self.state {
             // The store has not answered; when it has, the lane goes on.
-            State::Waiting {
-                reason: WaitReason::Load | WaitReason::Record,
-                ..
-            } => {}
+            _ if self.state.waits_for_store() => {}
             State::Waiting { .. } => self.schedule(effects),
             // Its timer went off, perhaps since `now` was read, or is about to.
             State::Backoff { until, timer, .. } if timer != Timer::Armed || until <= now + TICK => {
-                self.let_out(false, effects);
+                self.state.let_out(false, effects);
             }
             _ => {}
         }
+    }
+
+    /// The missing versions get their time once more.
+    fn wait_anew(&mut self, now: Instant, rules: &Rules, effects: &mut Effects<T, H, G>) {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.more.sequencer_mut())
+        else {
+            return;
+        };
+        sequencer.wait_anew(now);
+        let (reason, end) = (WaitReason::Gap, later(now, sequence.patience));
+        let until = Some(end);
+        self.change_state(Transition::Wait, State::Waiting { reason, until }, effects);
+        effects.rare_mut().gap_until = Some((now, end));
     }
 
     fn skip(
@@ -122,78 +147,34 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) -> Result<(), Undecidable> {
-        match self.state {
-            State::Entered | State::Ready | State::Running { .. } => {
-                return Err(Undecidable::InFlight);
-            }
-            State::Backoff { .. } | State::Halted { .. } => {
-                self.count_held(effects);
-                effects.rare_mut().taken = self.take_head().map(|head| (head, Taken::Skipped));
-                self.advance(now, rules, effects);
-                return Ok(());
-            }
-            State::Waiting {
-                reason: WaitReason::Gap | WaitReason::HaltedGap,
-                ..
-            } => self.skip_gap(now, rules, spares, effects),
-            State::Waiting { .. } | State::Scheduled => {
-                let first = self.pop().ok_or_else(|| self.undecidable())?;
-                effects.left.push((first, Left::Skipped));
-                self.open_gate(self.depth(rules), rules, effects);
-            }
+        if self.state.has_head() {
+            self.state.uncount(effects);
+            let head = self.state.take_head();
+            effects.rare_mut().taken = head.map(|head| (head, Taken::Skipped));
+            self.advance(now, rules, effects);
+            return Ok(());
         }
-        // A paused lane is not asked.
-        if let State::Waiting { .. } = self.state
-            && !self.is_paused()
-        {
-            if self.depth(rules) == 0 {
-                self.vacate(now, rules, effects);
-            } else {
-                self.schedule(effects);
+        if self.state.waits_for_version() {
+            let empty = State::waiting(WaitReason::Empty);
+            self.change_state(Transition::Wait, empty, effects);
+            if let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.more.sequencer_mut())
+            {
+                sequencer.give_gap_up(&mut self.parked, now, spares);
+                sequencer.arm_gap(sequence, None, effects);
             }
+        } else {
+            let first = self.parked.pop();
+            let first = first.ok_or_else(|| nothing_parked(&self.more))?;
+            effects.left.push((first, Left::Skipped));
+            self.more.open_gate(self.depth(rules), rules, effects);
         }
+        self.ask_again(now, rules, effects);
         Ok(())
-    }
-
-    fn retry_now(&mut self, effects: &mut Effects<T, H, G>) -> Result<(), Undecidable> {
-        match self.state {
-            State::Backoff { timer, .. } if !self.is_paused() && timer != Timer::Unleased => {
-                self.let_out(false, effects);
-            }
-            State::Entered | State::Ready | State::Running { .. } => {
-                return Err(Undecidable::InFlight);
-            }
-            _ => return Err(Undecidable::Nothing),
-        }
-        Ok(())
-    }
-
-    fn replace(&mut self, effects: &mut Effects<T, H, G>) -> Result<(), Undecidable> {
-        match self.state {
-            State::Entered | State::Ready | State::Running { .. } => Err(Undecidable::InFlight),
-            State::Backoff { .. } | State::Halted { .. } => {
-                self.let_out(true, effects);
-                Ok(())
-            }
-            State::Waiting { .. } | State::Scheduled if self.parked_len() == 0 => {
-                Err(self.undecidable())
-            }
-            State::Waiting { .. } | State::Scheduled => Ok(()),
-        }
-    }
-
-    /// Why nothing is decided about a lane in which nothing is parked.
-    fn undecidable(&self) -> Undecidable {
-        match self.is_merging() {
-            true => Undecidable::InFlight,
-            false => Undecidable::Nothing,
-        }
     }
 
     fn purge(&mut self, rules: &Rules, effects: &mut Effects<T, H, G>) {
-        self.count_held(effects);
-        self.leave_halt(effects);
-        let (is_out, is_paused) = (self.is_out(), self.is_paused());
+        self.state.uncount(effects);
+        let (is_out, is_paused) = (self.state.is_out(), self.is_paused());
         let (head, parked) = self.hand_back();
         if let Some(head) = head {
             effects.rare_mut().taken = Some((head, Taken::Purged));
@@ -202,60 +183,26 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             effects.left.push((parked, Left::Purged));
         }
         if !is_out {
-            let reason = match is_paused {
+            self.state = State::waiting(match is_paused {
                 true => WaitReason::Paused,
                 false => WaitReason::Empty,
-            };
-            let until = None;
-            self.state = State::Waiting { reason, until };
+            });
         }
-        if self.is_merging() {
+        if self.more.is_merging() {
             // What two messages become comes back, and was not here to be purged.
-            self.open_gate(self.depth(rules), rules, effects);
+            self.more.open_gate(self.depth(rules), rules, effects);
         } else if is_out || is_paused {
-            self.remove_gate(effects);
+            self.more.remove_gate(effects);
         } else {
             self.leave(effects);
         }
     }
+}
 
-    /// Lets the head go out that the lane holds.
-    pub(super) fn let_out(&mut self, restarts: bool, effects: &mut Effects<T, H, G>) {
-        let counts = !matches!(
-            self.state,
-            State::Backoff {
-                timer: Timer::Spent | Timer::Unleased,
-                ..
-            }
-        );
-        self.count_held(effects);
-        self.check(match self.state {
-            State::Halted { .. } => Transition::Resume,
-            _ => Transition::Due,
-        });
-        if let Some(head) = self.take_head() {
-            effects.out = Out::Head {
-                head,
-                restarts,
-                counts,
-            };
-        }
-    }
-
-    /// A head that the lane holds is about to leave: what was counted of it.
-    pub(super) fn count_held(&mut self, effects: &mut Effects<T, H, G>) {
-        if let State::Halted { .. } = self.state {
-            effects.halted.down();
-        }
-        effects.stale = self.is_timed();
-    }
-
-    /// A lane that is resumed, or goes, is not paused any more.
-    pub(super) fn forget_pause(&mut self, effects: &mut Effects<T, H, G>) {
-        if let Some(more) = &mut self.more
-            && std::mem::take(&mut more.paused)
-        {
-            effects.paused.down();
-        }
+/// Why nothing is decided about a lane in which nothing is parked.
+fn nothing_parked<T, G>(more: &More<T, G>) -> Undecidable {
+    match more.is_merging() {
+        true => Undecidable::InFlight,
+        false => Undecidable::Nothing,
     }
 }

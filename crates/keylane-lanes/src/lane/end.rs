@@ -7,7 +7,7 @@ use super::super::item::Item;
 use super::Lane;
 use super::effects::Effects;
 use super::plan::Sequencer;
-use super::state::{State, Transition};
+use super::state::{Transition, WaitReason};
 
 /// The contents of a lane.
 pub struct Evicted<T: Item, H, G> {
@@ -32,12 +32,13 @@ impl<T: Item, H, G> fmt::Debug for Evicted<T, H, G> {
 impl<T, H, G> Lane<T, H, G> {
     /// Returns everything the lane holds, the head first if it is here. A lane that is out stays.
     pub fn hand_back(&mut self) -> (Option<Box<H>>, Vec<T>) {
-        self.check(Transition::HandBack);
-        let head = self.take_head();
-        let mut parked: Vec<T> = std::iter::from_fn(|| self.pop()).collect();
-        if let Some(more) = self.more.as_deref_mut() {
-            more.plan.forget_lingering();
-            let sequencer = more.plan.sequencer_mut();
+        let has_parked = !self.parked.is_empty();
+        self.state.check(Transition::HandBack, has_parked);
+        let head = self.state.take_head();
+        let mut parked: Vec<T> = std::iter::from_fn(|| self.parked.pop()).collect();
+        if let Some(plan) = self.more.plan_mut() {
+            plan.forget_lingering();
+            let sequencer = plan.sequencer_mut();
             parked.extend(sequencer.into_iter().flat_map(Sequencer::take_early));
         }
         (head, parked)
@@ -48,9 +49,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Takes everything out, and the counts of the lane with it. The lane is not paused any more.
     pub fn evict(&mut self) -> Evicted<T, H, G> {
         let mut effects = Effects::new();
-        self.remove_gate(&mut effects);
-        self.forget_pause(&mut effects);
-        if self.is_halted() {
+        self.more.remove_gate(&mut effects);
+        if self.more.unpause() {
+            effects.paused.down();
+        }
+        if self.state.is_halted() {
             effects.halted.down();
         }
         let (head, parked) = self.hand_back();
@@ -63,12 +66,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
 
     /// Closes the lane: those at the gate are let go, and a batch waits for no more messages.
     pub fn close(&mut self, effects: &mut Effects<T, H, G>) {
-        self.remove_gate(effects);
-        if let State::Waiting {
-            reason: super::WaitReason::Linger,
-            ..
-        } = self.state
-        {
+        self.more.remove_gate(effects);
+        if self.state.wait_reason() == Some(WaitReason::Linger) {
             self.schedule(effects);
         }
     }

@@ -55,9 +55,14 @@
 //
 // Timers are not taken back. A timer that finds another state than the one it was armed for does
 // nothing.
-
-mod backlog;
-pub(crate) use backlog::Spares;
+//
+// # Files
+//
+// Each part owns its fields and what they answer: `state`; `backlog`, on a `deque`; `more`, which
+// most lanes do without, with what the `plan` keeps. `core` is the lane: these three, and all that
+// a plain lane does. Above it calls go in one direction. `gate` and `step` have what decisions
+// share. `next` decides what starts, what is waited for, or that the lane goes. Each event has a
+// file that ends there: `offer`, `rejoin`, `hold`, `decide`, `wake`, `revoke`, `end`.
 
 mod core;
 pub use core::{Lane, Next, Offered};
@@ -68,20 +73,34 @@ mod state;
 pub(crate) use state::{Phase, Timer, Transition};
 pub use state::{State, WaitReason};
 
+mod backlog;
+pub use backlog::Backlog;
+pub(crate) use backlog::Spares;
+
+mod deque;
+
+mod more;
+
+pub(super) mod plan;
+
 mod effects;
 pub use effects::{Change, Due, Effects, Few, Gap, Left, Out, Rare, Stall, Store, Taken};
 
 mod gate;
 
-mod offer;
+mod step;
 
 mod next;
-pub use next::Hold;
+
+mod offer;
+
+mod rejoin;
+
+mod hold;
+pub use hold::Hold;
 
 mod decide;
 pub use decide::{Decision, Undecidable};
-
-pub(super) mod plan;
 
 mod wake;
 

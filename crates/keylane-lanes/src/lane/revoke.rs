@@ -7,7 +7,6 @@ use super::super::item::Item;
 use super::super::rules::Rules;
 use super::Lane;
 use super::effects::{Effects, Left, Taken};
-use super::state::State;
 
 impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Takes out the messages that their source has taken back: parked ones, early ones, and the
@@ -23,13 +22,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         rules: &Rules,
         effects: &mut Effects<T, H, G>,
     ) {
-        let in_line = self.extract(is_revoked);
+        let in_line = self.parked.extract(is_revoked);
         // What comes again must not be taken for a duplicate.
         let first = in_line.iter().map(Item::version).min();
         for item in in_line {
             effects.left.push((item, Left::Revoked));
         }
-        if let Some(sequencer) = self.sequencer_mut() {
+        if let Some(sequencer) = self.more.sequencer_mut() {
             for item in sequencer.extract_early(is_revoked) {
                 effects.left.push((item, Left::Revoked));
             }
@@ -37,25 +36,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         if let Some(first) = first {
             self.rewind(first, now, rules, effects);
         }
-        if let Some(version) = self.head().and_then(is_head_revoked) {
-            self.count_held(effects);
-            effects.rare_mut().taken = self.take_head().map(|head| (head, Taken::Revoked));
+        if let Some(version) = self.state.head().and_then(is_head_revoked) {
+            self.state.uncount(effects);
+            let head = self.state.take_head();
+            effects.rare_mut().taken = head.map(|head| (head, Taken::Revoked));
             self.rewind(version, now, rules, effects);
             return self.advance(now, rules, effects);
         }
         if effects.left.is_empty() {
             return;
         }
-        self.open_gate(self.depth(rules), rules, effects);
-        if let State::Waiting { .. } = self.state
-            && !self.is_paused()
-        {
-            self.leave_halt(effects);
-            if self.depth(rules) == 0 {
-                self.vacate(now, rules, effects);
-            } else {
-                self.schedule(effects);
-            }
-        }
+        self.more.open_gate(self.depth(rules), rules, effects);
+        self.ask_again(now, rules, effects);
     }
 }

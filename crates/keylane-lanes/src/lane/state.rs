@@ -2,6 +2,10 @@
 
 use keylane_rt::clock::Instant;
 
+use super::super::item::Item;
+use super::super::rules::TICK;
+use super::effects::{Due, Effects, Out};
+
 /// The place of the head of a lane. Everything behind the head is parked.
 ///
 /// In `Entered`, `Ready` and `Running` the head is out: it travels as a job from the ready queue to
@@ -85,6 +89,255 @@ pub enum WaitReason {
     HaltedGap,
     /// For messages: the lane is empty.
     Empty,
+}
+
+impl<H> State<H> {
+    /// A lane that waits until it is told that this is over.
+    pub(super) const fn waiting(reason: WaitReason) -> Self {
+        Self::Waiting {
+            reason,
+            until: None,
+        }
+    }
+
+    /// Returns the state without its contents.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        match self {
+            Self::Scheduled => Phase::Scheduled,
+            Self::Waiting { .. } => Phase::Waiting,
+            Self::Entered => Phase::Entered,
+            Self::Ready => Phase::Ready,
+            Self::Running { .. } => Phase::Running,
+            Self::Backoff { .. } => Phase::Backoff,
+            Self::Halted { .. } => Phase::Halted,
+        }
+    }
+
+    /// Returns the reason why a waiting lane waits.
+    #[inline]
+    pub fn wait_reason(&self) -> Option<WaitReason> {
+        match self {
+            Self::Waiting { reason, .. } => Some(*reason),
+            _ => None,
+        }
+    }
+
+    /// Returns whether there is a head: in the lane, or out of it.
+    #[inline]
+    pub(super) fn has_head(&self) -> bool {
+        !matches!(self, Self::Scheduled | Self::Waiting { .. })
+    }
+
+    /// Whether the head is in the ready queue or with a runner.
+    #[inline]
+    pub(super) fn is_head_out(&self) -> bool {
+        matches!(self, Self::Entered | Self::Ready | Self::Running { .. })
+    }
+
+    /// Returns whether the head, or the lane itself, is in the ready queue or with a runner.
+    #[inline]
+    pub fn is_out(&self) -> bool {
+        self.is_head_out() || matches!(self, Self::Scheduled)
+    }
+
+    /// Returns whether no message of this key starts before time passes, a missing version comes, a
+    /// lease is granted, the version store answers or an operator acts.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        match self {
+            Self::Backoff { .. } | Self::Halted { .. } => true,
+            Self::Waiting { reason, .. } => {
+                !matches!(reason, WaitReason::Linger | WaitReason::Empty)
+            }
+            Self::Scheduled | Self::Entered | Self::Ready | Self::Running { .. } => false,
+        }
+    }
+
+    /// Returns whether the lane waits for the lease of its key.
+    pub fn is_unleased(&self) -> bool {
+        match self {
+            Self::Waiting { reason, .. } => *reason == WaitReason::Lease,
+            Self::Backoff { timer, .. } => *timer == Timer::Unleased,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the lane waits for a decision about its head, or about a gap.
+    #[inline]
+    pub(super) fn is_halted(&self) -> bool {
+        matches!(self, Self::Halted { .. }) || self.wait_reason() == Some(WaitReason::HaltedGap)
+    }
+
+    /// Whether the lane waits for a version that has not come, and no message of it runs.
+    #[inline]
+    pub(super) fn waits_for_version(&self) -> bool {
+        let reason = self.wait_reason();
+        matches!(reason, Some(WaitReason::Gap | WaitReason::HaltedGap))
+    }
+
+    /// Whether the lane waits until this very time.
+    pub(super) fn waits_until(&self, time: Instant) -> bool {
+        matches!(self, Self::Waiting { until: Some(until), .. } if *until == time)
+    }
+
+    /// Whether the lane waits for the version store.
+    #[inline]
+    pub(super) fn waits_for_store(&self) -> bool {
+        let reason = self.wait_reason();
+        matches!(reason, Some(WaitReason::Load | WaitReason::Record))
+    }
+
+    /// Returns when the head is due, if it waits for time.
+    pub fn backs_off_until(&self) -> Option<Instant> {
+        match self {
+            Self::Backoff { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// Whether a timer is armed for the head that the lane holds.
+    #[inline]
+    pub(super) fn is_timed(&self) -> bool {
+        let Self::Backoff { timer, .. } = self else {
+            return false;
+        };
+        *timer == Timer::Armed
+    }
+
+    /// Returns the head, if the lane holds it.
+    #[inline]
+    pub fn head(&self) -> Option<&H> {
+        match self {
+            Self::Backoff { head, .. } | Self::Halted { head } => Some(head),
+            _ => None,
+        }
+    }
+
+    pub(super) fn head_mut(&mut self) -> Option<&mut H> {
+        match self {
+            Self::Backoff { head, .. } | Self::Halted { head } => Some(head),
+            _ => None,
+        }
+    }
+
+    /// Another message is the first of the lane now: the wait was for the time of the one before.
+    #[inline]
+    pub(super) fn forget_delay(&mut self) {
+        if self.wait_reason() == Some(WaitReason::Delay) {
+            let parked = true;
+            self.transition(Transition::Wait, parked, Self::waiting(WaitReason::Empty));
+        }
+    }
+
+    /// Takes a head that the lane holds: it is out from here on.
+    #[inline]
+    pub(super) fn take_head(&mut self) -> Option<Box<H>> {
+        match std::mem::replace(self, Self::Ready) {
+            Self::Backoff { head, .. } | Self::Halted { head } => Some(head),
+            out => {
+                *self = out;
+                None
+            }
+        }
+    }
+
+    /// Whether an event can happen now, for those that happen to every message.
+    #[inline]
+    pub(super) fn allows(&self, event: Transition) -> bool {
+        let (with, without) = (true, false);
+        let phase = self.phase();
+        phase.after(event, with).is_some() && phase.after(event, without).is_some()
+    }
+
+    /// The phase after an event, which must be one that can happen.
+    #[inline]
+    pub(super) fn check(&self, event: Transition, parked: bool) -> Phase {
+        let phase = self.phase();
+        let after = phase.after(event, parked);
+        after.unwrap_or_else(|| panic!("{event:?} cannot happen to a lane that is {phase:?}"))
+    }
+
+    /// Goes into another state, if the table allows it.
+    // Always: most callers name the event and the state, and then hardly anything is left of it.
+    #[inline(always)]
+    pub(super) fn transition(&mut self, event: Transition, parked: bool, to: Self) {
+        let after = self.check(event, parked);
+        *self = to;
+        assert_eq!(self.phase(), after, "{event:?} does not lead there");
+    }
+}
+
+// A head that the lane holds leaves it. Whether something is parked makes no difference then.
+impl<H> State<H> {
+    /// Lets the head go out again after its wait.
+    pub(super) fn due(&mut self) -> Option<Box<H>> {
+        let parked = true;
+        self.check(Transition::Due, parked);
+        self.take_head()
+    }
+
+    /// Lets the head go out, before its time or after a halt.
+    pub(super) fn let_out<T: Item, G>(&mut self, restarts: bool, effects: &mut Effects<T, H, G>) {
+        let (event, counts) = match self {
+            Self::Halted { .. } => (Transition::Resume, true),
+            Self::Backoff { timer, .. } => {
+                let was_counted = matches!(timer, Timer::Spent | Timer::Unleased);
+                (Transition::Due, !was_counted)
+            }
+            _ => (Transition::Due, true),
+        };
+        let parked = true;
+        self.check(event, parked);
+        self.uncount(effects);
+        if let Some(head) = self.take_head() {
+            effects.out = Out::Head {
+                head,
+                restarts,
+                counts,
+            };
+        }
+    }
+
+    /// The lane leaves this state: what was counted of it.
+    #[inline]
+    pub(super) fn uncount<T: Item, G>(&self, effects: &mut Effects<T, H, G>) {
+        if self.is_halted() {
+            effects.halted.down();
+        }
+        effects.stale = self.is_timed();
+    }
+
+    /// The timer of the head went off.
+    #[inline]
+    pub(super) fn backoff_due<T: Item, G>(
+        &mut self,
+        armed: Instant,
+        now: Instant,
+        is_paused: bool,
+        effects: &mut Effects<T, H, G>,
+    ) {
+        let Self::Backoff { until, timer, .. } = self else {
+            effects.stale = true;
+            return;
+        };
+        if *until != armed {
+            effects.stale = true;
+        } else if armed > now + TICK {
+            // The wheel has a longest wait; this head waits longer.
+            effects.wake = Some(Due::Backoff(armed));
+        } else if is_paused {
+            // `resume` lets it go.
+            *timer = Timer::Fired;
+        } else if let Some(head) = self.due() {
+            effects.out = Out::Head {
+                head,
+                restarts: false,
+                // The router has counted it, against the budget.
+                counts: false,
+            };
+        }
+    }
 }
 
 /// The name of a state, for the transition table.

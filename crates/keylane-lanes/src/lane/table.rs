@@ -6,7 +6,7 @@ use keylane_rt::clock;
 
 use super::state::{Phase, Transition};
 use super::testing::{Message, TestLane, rules};
-use super::{Effects, Hold, Next, Offered, Spares, WaitReason};
+use super::{Decision, Effects, Hold, Next, Offered, Spares, State, WaitReason};
 use crate::rules::{AtLimit, PlanRules};
 
 const SNAPSHOT: &str = include_str!("table.txt");
@@ -88,8 +88,10 @@ fn happen(mut lane: TestLane, transition: Transition) -> Phase {
             assert!(matches!(offered, Offered::Parked));
         }
         Transition::Schedule => lane.schedule(&mut effects),
-        Transition::Start if lane.phase() == Phase::Entered => assert!(lane.begin()),
-        Transition::Start if lane.parked_len() == 0 => lane.start_at_once(*head, &mut effects),
+        Transition::Start if lane.state().phase() == Phase::Entered => assert!(lane.begin()),
+        Transition::Start if lane.parked().is_empty() => {
+            lane.transition(Transition::Start, State::Ready)
+        }
         Transition::Start => lane.start(now, &rules, &mut effects),
         Transition::Wait => lane.wait(WaitReason::Rate, None, &mut effects),
         Transition::Leave => {
@@ -102,22 +104,22 @@ fn happen(mut lane: TestLane, transition: Transition) -> Phase {
             Next::Stay => unreachable!("a head that finishes does not stay"),
             Next::Start(started) => assert_eq!(started.id, 2, "the message behind the head"),
         },
-        Transition::Requeue => lane.requeue(),
+        Transition::Requeue => lane.transition(Transition::Requeue, State::Scheduled),
         Transition::BackOff => lane.hold(head, Hold::Retry(now), &mut effects),
         Transition::Due => assert_eq!(lane.due().id, 1),
         Transition::Halt => lane.hold(head, Hold::Halt, &mut effects),
         Transition::Resume => lane
-            .resume_by(now, &rules, &mut effects)
+            .decide(Decision::Resume, now, &rules, &Spares::new(), &mut effects)
             .expect("it is halted"),
         Transition::HandBack => {
-            is_gone = !lane.is_out();
+            is_gone = !lane.state().is_out();
             let _ = lane.hand_back();
         }
     }
     drop(effects);
     match is_gone {
         true => Phase::Absent,
-        false => lane.phase(),
+        false => lane.state().phase(),
     }
 }
 

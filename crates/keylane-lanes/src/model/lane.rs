@@ -204,7 +204,7 @@ impl World {
             if *other != key {
                 return true;
             }
-            let stays = lane.is_out();
+            let stays = lane.state().is_out();
             let (head, parked) = lane.hand_back();
             swept = Some((head, parked));
             stays
@@ -266,11 +266,11 @@ impl World {
         assert_eq!(self.lanes.len(), self.naive.len());
         for key in 0..KEYS {
             let seen = self.lanes.peek(hash(key), &key, |lane| {
-                let behind = lane.oldest_parked().copied();
-                let head = lane.head().copied();
-                let until = lane.backs_off_until();
-                assert_eq!(lane.is_stalled(), head.is_some());
-                (lane.phase(), lane.len(), head, behind, until)
+                let behind = lane.parked().oldest().copied();
+                let head = lane.state().head().copied();
+                let until = lane.state().backs_off_until();
+                assert_eq!(lane.state().is_stalled(), head.is_some());
+                (lane.state().phase(), lane.len(), head, behind, until)
             });
             let out = self.out.get(&key).copied();
             let should = self.naive.get(&key).map(|naive| {

@@ -65,8 +65,11 @@ impl<T: Spec> Engine<T> {
         let mut found = Vec::new();
         self.table.lanes.sweep(|key, hash, lane| {
             let early = lane.sequencer().into_iter().flat_map(|lane| lane.early());
-            let holds = lane.head().is_some_and(|head| has_revoked(head, revoked))
-                || lane.parked().chain(early).any(&has_any);
+            let holds = lane
+                .state()
+                .head()
+                .is_some_and(|head| has_revoked(head, revoked))
+                || lane.parked().iter().chain(early).any(&has_any);
             if holds {
                 found.extend(cloned(key).map(|key| (key, hash)));
             }

@@ -122,12 +122,12 @@ impl Room {
                 self.stall_lane(lane, freed);
             }
             Stall::Returned(count) => {
-                let newest = lane.parked_mut().next_back();
+                let newest = lane.parked_mut().iter_mut().next_back();
                 let is_stalled = |newest: &mut Parked<T>| {
                     newest.envelope.obligation.charge().standing == RoomState::Stalled
                 };
                 if newest.is_some_and(is_stalled) {
-                    for parked in lane.parked_mut().take(count) {
+                    for parked in lane.parked_mut().iter_mut().take(count) {
                         self.stall_obligation(&mut parked.envelope.obligation, freed);
                     }
                 }
@@ -138,13 +138,13 @@ impl Room {
     /// From the back. What is stalled already is in front, so each message is visited once, and not
     /// once for every retry.
     fn stall_lane<T: Spec>(&self, lane: &mut Lane<T>, freed: &mut Freed) {
-        for parked in lane.parked_mut().rev() {
+        for parked in lane.parked_mut().iter_mut().rev() {
             if !self.stall_obligation(&mut parked.envelope.obligation, freed) {
                 break;
             }
         }
         // One that was out and came back stands before those that are stalled already.
-        for parked in lane.parked_mut() {
+        for parked in lane.parked_mut().iter_mut() {
             if !self.stall_obligation(&mut parked.envelope.obligation, freed) {
                 break;
             }

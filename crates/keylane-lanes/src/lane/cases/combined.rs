@@ -30,7 +30,10 @@ fn of_the_first_message_and_the_one_that_stands_for_the_others_one_starts() {
             .map(|left| left.0.id)
             .collect();
         assert_eq!((starts.id, left), (stays, vec![goes]));
-        assert_eq!((lane.parked_len(), lane.phase()), (0, Phase::Ready));
+        assert_eq!(
+            (lane.parked().len(), lane.state().phase()),
+            (0, Phase::Ready)
+        );
     }
 }
 
@@ -56,7 +59,7 @@ fn what_has_come_since_starts_with_the_first_as_a_batch() {
     let (starts, _, lane) = rejoin(&rules(PlanRules::Batch(batch)), &[2, 3, 4]);
     let members: Vec<_> = starts.members.iter().map(|member| member.id).collect();
     assert_eq!((starts.id, members), (1, vec![2, 3]));
-    assert_eq!(lane.oldest_parked().map(|parked| parked.id), Some(4));
+    assert_eq!(lane.parked().oldest().map(|parked| parked.id), Some(4));
 }
 
 #[test]
@@ -67,12 +70,15 @@ fn a_message_in_line_starts_at_once_and_what_was_early_waits_behind_it() {
         panic!("it is the first of all")
     };
     assert_eq!(
-        (starts.id, lane.phase(), lane.parked_len()),
+        (starts.id, lane.state().phase(), lane.parked().len()),
         (1, Phase::Ready, 0)
     );
     let _ = offer(&mut lane, &[3, 2], now, &rules);
     assert_eq!(
-        lane.parked().map(|parked| parked.id).collect::<Vec<_>>(),
+        lane.parked()
+            .iter()
+            .map(|parked| parked.id)
+            .collect::<Vec<_>>(),
         [2, 3]
     );
     let effects = finish(&mut lane, now, &rules);
@@ -100,7 +106,7 @@ fn a_first_message_that_meets_a_pause_expires_at_its_time() {
     };
     let effects = effects_of(|done| lane.rejoin(message, now, &rules, &spares, done));
     assert_eq!(effects.expires_at, Some(at));
-    assert_eq!(lane.wait_reason(), Some(WaitReason::Paused));
+    assert_eq!(lane.state().wait_reason(), Some(WaitReason::Paused));
 }
 
 #[test]
@@ -114,7 +120,10 @@ fn what_came_behind_the_first_message_is_merged_into_it_one_after_the_other() {
     let ids: Vec<_> = newcomers.as_slice().iter().map(|newer| newer.id).collect();
     assert_eq!((waited.id, ids), (1, vec![2, 3]));
     // What comes meanwhile waits for the next start.
-    assert_eq!((lane.phase(), lane.parked_len()), (Phase::Ready, 0));
+    assert_eq!(
+        (lane.state().phase(), lane.parked().len()),
+        (Phase::Ready, 0)
+    );
     let effects = offer(&mut lane, &[4], now, &rules);
     assert!(rare(&effects).merge.is_none());
     let mut effects = offer(&mut lane, &[5], now, &rules);
@@ -130,8 +139,8 @@ fn a_first_message_alone_in_a_paused_lane_is_merged_with_none() {
     assert!(!lane.begin(), "it is paused");
     let effects = effects_of(|done| lane.rejoin(Message::new(1), now, &rules, &spares, done));
     assert!(rare(&effects).merge.is_none());
-    assert_eq!(lane.wait_reason(), Some(WaitReason::Paused));
-    assert_eq!(lane.parked_len(), 1);
+    assert_eq!(lane.state().wait_reason(), Some(WaitReason::Paused));
+    assert_eq!(lane.parked().len(), 1);
 }
 
 #[test]
@@ -148,7 +157,7 @@ fn a_lane_stays_until_what_is_merged_has_come_back() {
     // Its head settles, and nothing is parked.
     let effects = finish(&mut lane, now, &rules);
     assert!(!effects.removes && matches!(effects.out, Out::Nothing));
-    assert_eq!(lane.wait_reason(), Some(WaitReason::Empty));
+    assert_eq!(lane.state().wait_reason(), Some(WaitReason::Empty));
     assert!(!lane.passes_watermark(None), "two are on their way back");
     assert!(!lane.is_endless(), "the end waits for them");
     let _ = decide(&mut lane, Decision::Purge, now, &rules);
@@ -172,6 +181,6 @@ fn an_early_message_that_comes_to_a_stalled_lane_does_not_count_either_way() {
     let _ = decide(&mut lane, Decision::Pause, now, &rules);
     let effects = offer(&mut lane, &[3, 2], now, &rules);
     assert_eq!(effects.stall, Stall::LaneAndEarly(2));
-    let parked: Vec<_> = lane.parked().map(|parked| parked.version).collect();
+    let parked: Vec<_> = lane.parked().iter().map(|parked| parked.version).collect();
     assert_eq!(parked, [2, 3]);
 }

@@ -20,7 +20,7 @@ fn a_gate_stays_while_the_lane_is_more_than_half_full() {
     let mut lane = full(now, &rules);
     assert_eq!(permits(&finish(&mut lane, now, &rules)), Some(1));
     lane.gate().expect("three of four").0.set(1);
-    let effects = effects_of(|done| lane.open_gate(3, &rules, done));
+    let effects = effects_of(|done| lane.more.open_gate(3, &rules, done));
     assert!(permits(&effects).is_none() && !closes(&effects));
 }
 
@@ -102,7 +102,7 @@ fn a_lane_that_waits_for_a_version_gets_another_gate() {
     assert!(effects.overflows());
     let gate = lane.gate().expect("it is full").clone();
     let effects = finish(&mut lane, now, &rules);
-    assert!(lane.waits_for_version() && closes(&effects));
+    assert!(lane.state().waits_for_version() && closes(&effects));
     let renewed = lane.gate().expect("three of four").clone();
     assert!(!std::rc::Rc::ptr_eq(&gate.0, &renewed.0));
     assert_eq!(renewed.available(), 1);
@@ -114,7 +114,7 @@ fn a_lane_that_waits_for_a_version_gets_another_gate() {
     assert_eq!(lane.gate().map(Gate::available), Some(0));
     let effects = offer(&mut lane, &[2], now, &rules);
     assert!(
-        !lane.waits_for_version() && !lane.awaits(3),
+        !lane.state().waits_for_version() && !lane.awaits(3),
         "{:?}",
         effects.out
     );

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keylane_rt::clock::{self, Instant};
 
-use super::backlog::Backlog;
+use super::plan::Sequencer;
 use super::testing::{Message, TestEffects, TestLane, effects as effects_of, rare, rules};
 use super::{
     Decision, Due, Few, Hold, Next, Offered, Out, Phase, Spares, Stall, State, Store, Undecidable,
@@ -120,7 +120,7 @@ fn a_message_that_expires_is_watched_once() {
     assert_eq!(expire_in(&mut lane, 2, 20), None, "the same moment");
     assert_eq!(expire_in(&mut lane, 3, 30), None);
     assert_eq!(expire_in(&mut lane, 4, 10), millis(10));
-    lane.disarm_expiry();
+    lane.parked_mut().disarm_expiry();
     assert_eq!(
         expire_in(&mut lane, 5, 40),
         millis(40),
@@ -148,10 +148,10 @@ fn a_gap_is_over_as_early_as_its_timer_may_be() {
     ] {
         let mut lane = TestLane::empty(0);
         let _ = offer(&mut lane, &[1, 3], start, &rules);
-        assert_eq!(lane.phase(), Phase::Ready);
+        assert_eq!(lane.state().phase(), Phase::Ready);
         let now = start + PATIENCE - early;
         let effects = finish(&mut lane, now, &rules);
-        assert_eq!(lane.wait_reason(), Some(reason));
+        assert_eq!(lane.state().wait_reason(), Some(reason));
         assert_eq!(effects.wake, None, "a gap has a timer of its own");
     }
 }
@@ -165,12 +165,12 @@ fn a_gap_whose_timer_is_gone_is_not_waited_for() {
     let (since, until) = rare(&effects).gap_until.expect("the gap has a timer");
     let effects =
         effects_of(|done| lane.wake(Due::Gap(since), until, &rules, &Spares::new(), done));
-    assert_eq!((effects.wake, lane.phase()), (None, Phase::Ready));
+    assert_eq!((effects.wake, lane.state().phase()), (None, Phase::Ready));
     let _ = finish(&mut lane, start, &rules);
-    assert_eq!(lane.wait_reason(), Some(WaitReason::HaltedGap));
+    assert_eq!(lane.state().wait_reason(), Some(WaitReason::HaltedGap));
     let resumed = decide(&mut lane, Decision::Resume, until, &rules).expect("it waits anew");
     assert_eq!(
-        (rare(&resumed).gap_until, lane.wait_reason()),
+        (rare(&resumed).gap_until, lane.state().wait_reason()),
         (Some((until, until + PATIENCE)), Some(WaitReason::Gap))
     );
 }
@@ -191,7 +191,7 @@ fn a_version_that_was_given_up_is_recorded_once() {
     let _ = decide(&mut lane, Decision::Pause, now, &rules);
     let effects = offer(&mut lane, &[2], now, &rules);
     assert_eq!(
-        (rare(&effects).store, lane.wait_reason()),
+        (rare(&effects).store, lane.state().wait_reason()),
         (None, Some(WaitReason::Record))
     );
     let resumed = decide(&mut lane, Decision::Resume, now, &rules);
@@ -212,7 +212,7 @@ fn a_head_that_came_back_paused_goes_out_when_it_is_resumed() {
             done,
         )
     });
-    assert!(effects.wake.is_none() && !lane.is_timed() && effects.holds);
+    assert!(effects.wake.is_none() && !lane.state().is_timed() && effects.holds);
     let _ = decide(&mut lane, Decision::Pause, now, &rules);
     assert!(lane.is_endless());
     let effects = decide(&mut lane, Decision::Resume, now, &rules);
@@ -254,15 +254,15 @@ fn a_resumed_head_goes_out_as_early_as_its_timer_may() {
 fn a_lane_tells_whether_anything_but_a_message_or_an_operator_ends_its_wait() {
     let (now, head) = (clock::now(), || Box::new(Message::new(1)));
     let out = TestLane::new();
-    assert!(!out.is_endless() && !out.is_halted() && out.is_out());
+    assert!(!out.is_endless() && !out.state().is_halted() && out.state().is_out());
     let mut backoff = TestLane::new();
     let _ = effects_of(|done| backoff.hold(head(), Hold::Retry(now), done));
-    assert!(!backoff.is_endless() && backoff.is_timed());
-    assert_eq!(backoff.backs_off_until(), Some(now));
+    assert!(!backoff.is_endless() && backoff.state().is_timed());
+    assert_eq!(backoff.state().backs_off_until(), Some(now));
     let mut halted = TestLane::new();
     let _ = effects_of(|done| halted.hold(head(), Hold::Halt, done));
-    assert!(halted.is_endless() && halted.is_halted() && !halted.is_out());
-    assert_eq!(halted.backs_off_until(), None);
+    assert!(halted.is_endless() && halted.state().is_halted() && !halted.state().is_out());
+    assert_eq!(halted.state().backs_off_until(), None);
     let waits = |reason, until| {
         let mut lane = TestLane::empty(0);
         lane.state = State::Waiting { reason, until };
@@ -272,20 +272,30 @@ fn a_lane_tells_whether_anything_but_a_message_or_an_operator_ends_its_wait() {
         assert!(!waits(reason, None).is_endless(), "the store answers");
     }
     let unleased = waits(WaitReason::Lease, None);
-    assert!(!unleased.is_endless() && unleased.is_stalled() && unleased.is_unleased());
+    assert!(
+        !unleased.is_endless() && unleased.state().is_stalled() && unleased.state().is_unleased()
+    );
     let mut lost = TestLane::new();
     let _ = effects_of(|done| lost.hold(head(), Hold::Unleased(now), done));
-    assert!(!lost.is_endless() && lost.is_stalled() && lost.is_unleased() && !lost.is_timed());
+    assert!(
+        !lost.is_endless()
+            && lost.state().is_stalled()
+            && lost.state().is_unleased()
+            && !lost.state().is_timed()
+    );
     for reason in [WaitReason::Paused, WaitReason::HaltedGap] {
         assert!(waits(reason, None).is_endless(), "{reason:?}");
-        assert!(waits(reason, None).is_stalled(), "{reason:?}");
+        assert!(waits(reason, None).state().is_stalled(), "{reason:?}");
     }
     for reason in [WaitReason::Rate, WaitReason::Delay, WaitReason::Gap] {
         let lane = waits(reason, Some(now));
-        assert!(!lane.is_endless() && lane.is_stalled(), "{reason:?}");
+        assert!(
+            !lane.is_endless() && lane.state().is_stalled(),
+            "{reason:?}"
+        );
     }
-    assert!(!waits(WaitReason::Linger, Some(now)).is_stalled());
-    assert!(!waits(WaitReason::Empty, None).is_stalled());
+    assert!(!waits(WaitReason::Linger, Some(now)).state().is_stalled());
+    assert!(!waits(WaitReason::Empty, None).state().is_stalled());
 }
 
 #[test]
@@ -321,7 +331,7 @@ fn when_no_more_come_a_batch_waits_for_no_more() {
     let _ = offer(&mut lane, &[1], now, &rules);
     let effects = effects_of(|done| lane.next(now, &rules, done));
     assert_eq!(effects.wake, Some(Due::Wait(now + PATIENCE)));
-    assert_eq!(lane.wait_reason(), Some(WaitReason::Linger));
+    assert_eq!(lane.state().wait_reason(), Some(WaitReason::Linger));
     assert!(matches!(
         effects_of(|done| lane.close(done)).out,
         Out::Lane { .. }
@@ -357,17 +367,20 @@ fn the_oldest_that_waits_is_parked_or_early() {
     let _ = offer(&mut lane, &[1, 3, 4], now, &rules);
     let id = |message: Option<&Message>| message.map(|message| message.id);
     assert_eq!(
-        (id(lane.oldest_waiting()), id(lane.first_early())),
+        (
+            id(lane.oldest_waiting()),
+            id(lane.sequencer().and_then(Sequencer::first_early))
+        ),
         (Some(3), Some(3))
     );
     assert_eq!(lane.early_mut(4).map(|early| early.id), Some(4));
-    assert!(lane.early_mut(1).is_none() && lane.oldest_parked().is_none());
+    assert!(lane.early_mut(1).is_none() && lane.parked().oldest().is_none());
     let _ = offer(&mut lane, &[2], now, &rules);
     assert_eq!(
-        (id(lane.oldest_waiting()), id(lane.oldest_parked())),
+        (id(lane.oldest_waiting()), id(lane.parked().oldest())),
         (Some(2), Some(2))
     );
-    assert!(lane.first_early().is_none());
+    assert!(lane.sequencer().and_then(Sequencer::first_early).is_none());
     assert_eq!(lane.depth(&rules), 4);
 }
 
@@ -375,13 +388,18 @@ fn the_oldest_that_waits_is_parked_or_early() {
 fn what_is_not_kept_leaves_the_lane() {
     let (now, rules) = (clock::now(), fifo());
     let mut lane = TestLane::new();
-    lane.retain_parked(|_| panic!("nothing is parked"));
+    lane.parked_mut().retain(|_| panic!("nothing is parked"));
     let _ = offer(&mut lane, &[2, 3, 4], now, &rules);
-    lane.retain_parked(|parked| parked.id != 3);
-    let ids: Vec<_> = lane.parked().map(|parked| parked.id).collect();
+    lane.parked_mut().retain(|parked| parked.id != 3);
+    let ids: Vec<_> = lane.parked().iter().map(|parked| parked.id).collect();
     assert_eq!(ids, [2, 4]);
-    lane.put_back(Message::new(1), &Spares::new());
-    let ids: Vec<_> = lane.parked_mut().map(|parked| parked.id).collect();
+    lane.parked_mut()
+        .push_front(Message::new(1), &Spares::new());
+    let ids: Vec<_> = lane
+        .parked_mut()
+        .iter_mut()
+        .map(|parked| parked.id)
+        .collect();
     assert_eq!(ids, [1, 2, 4]);
 }
 
@@ -400,10 +418,10 @@ fn the_head_is_seen_while_the_lane_holds_it() {
     let now = clock::now();
     for hold in [Hold::Retry(now), Hold::Halt] {
         let mut lane = TestLane::new();
-        assert!(lane.head().is_none() && lane.head_mut().is_none());
+        assert!(lane.state().head().is_none() && lane.head_mut().is_none());
         let _ = effects_of(|done| lane.hold(Box::new(Message::new(1)), hold, done));
         assert_eq!(lane.head_mut().map(|head| head.id), Some(1));
-        assert_eq!(lane.head().map(|head| head.id), Some(1));
+        assert_eq!(lane.state().head().map(|head| head.id), Some(1));
     }
 }
 
@@ -416,10 +434,10 @@ fn the_memory_of_a_lane_goes_to_the_next() {
         Offered::Parked
     ));
     assert!(matches!(lane.finish(), Next::Start(_)));
-    let backlog = lane.parked.as_deref().map(std::ptr::from_ref);
+    let backlog = lane.parked.0.as_deref().map(std::ptr::from_ref);
     lane.recycle(&spares);
     // Otherwise the allocator might give the same memory out again.
-    let _other = Box::new(Backlog::<Message>::new());
+    let _other = Spares::<Message>::new().take();
     assert_eq!(backlog, Some(std::ptr::from_ref(&*spares.take())));
 }
 
@@ -444,7 +462,7 @@ fn a_timer_of_another_wait_does_nothing() {
     for due in [Due::Wait(before), Due::Expiry(rules.stamp(before))] {
         let effects = effects_of(|done| lane.wake(due, before, &rules, &Spares::new(), done));
         assert_eq!((effects.wake, effects.expires_at), (None, None), "{due:?}");
-        assert_eq!(lane.wait_reason(), Some(WaitReason::Delay));
+        assert_eq!(lane.state().wait_reason(), Some(WaitReason::Delay));
     }
 }
 
@@ -472,7 +490,7 @@ fn a_lane_whose_messages_have_expired_waits_for_no_more() {
             });
         }
         let _ = effects_of(|done| lane.next(now, &rules, done));
-        assert_eq!(lane.wait_reason(), Some(WaitReason::Linger));
+        assert_eq!(lane.state().wait_reason(), Some(WaitReason::Linger));
         let due = Due::Expiry(rules.stamp(at));
         let effects = effects_of(|done| lane.wake(due, at, &rules, &Spares::new(), done));
         assert_eq!(effects.leaving(), 1);

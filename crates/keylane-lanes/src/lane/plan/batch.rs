@@ -8,3 +8,10 @@ pub(crate) struct Batch {
     /// Whether the parked messages have waited for more already.
     pub has_lingered: bool,
 }
+
+impl Batch {
+    /// Returns whether the parked messages begin to wait for more now: they do that once.
+    pub(crate) fn begins_to_linger(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_lingered, true)
+    }
+}

@@ -5,7 +5,7 @@ use keylane_rt::clock::Instant;
 use super::super::super::gate::Gate;
 use super::super::super::item::Item;
 use super::super::super::rules::{AtLimit, Rules, SequenceRules, TICK, later};
-use super::super::effects::{Effects, Left, Stall, Store};
+use super::super::effects::{Effects, Left, Out, Stall, Store};
 use super::super::state::{State, Transition, WaitReason};
 use super::super::{Lane, Spares};
 use super::{Came, Plan, Sequencer};
@@ -28,12 +28,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             if sequencer.is_unknown() {
                 effects.rare_mut().store = Some(Store::Load);
             }
-            self.more_mut().plan = Plan::Sequence(sequencer);
+            *self.more.make_plan() = Plan::Sequence(sequencer);
         }
-        let starts = self.is_idle(rules) && item.delayed_until(now).is_none();
+        let is_idle = self.state.wait_reason() == Some(WaitReason::Empty) && rules.rate.is_none();
+        let starts = is_idle && item.delayed_until(now).is_none();
         // Whatever is here may be an earlier version, or this very one.
-        let is_quiet = !self.is_out() && self.parked_len() == 0 && self.head().is_none();
-        let Some(sequencer) = self.sequencer_mut() else {
+        let is_quiet =
+            !self.state.is_out() && self.parked.is_empty() && self.state.head().is_none();
+        let Some(sequencer) = self.more.sequencer_mut() else {
             unreachable!("it was made if it was not there")
         };
         if sequencer.is_early(version, gaps) {
@@ -48,15 +50,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             }
         }
         let had_gap = sequencer.gap().map(|gap| gap.since);
-        match sequencer.come(version, item, gaps, now) {
+        let came = sequencer.come(version, item, gaps, now);
+        let is_next = matches!(came, Came::Next(_));
+        match came {
             Came::Next(item) if starts => {
-                self.start_at_once(item, effects);
-                self.park_next_versions(gaps, now, spares);
+                // It is out and was never parked.
+                self.transition(Transition::Start, State::Ready);
+                effects.out = Out::Message(item);
             }
             Came::Next(item) => {
                 // What is early is not counted: it must not keep out what it waits for.
                 self.park_or_turn_away(item, rules.capacity, rules, spares, effects);
-                self.park_next_versions(gaps, now, spares);
             }
             Came::Early => {
                 if sequencer.early_len() > sequence.early {
@@ -71,7 +75,12 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 effects.left.push((item, left));
             }
         }
-        self.arm_gap(sequence, had_gap, effects);
+        if let Some(sequencer) = self.more.sequencer_mut() {
+            if is_next {
+                sequencer.park_next(&mut self.parked, gaps, now, spares);
+            }
+            sequencer.arm_gap(sequence, had_gap, effects);
+        }
     }
 
     /// Learns the last version of the key from the version store, if the store has one.
@@ -83,7 +92,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
-        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.more.sequencer_mut())
+        else {
             return;
         };
         if !sequencer.is_unknown() {
@@ -98,10 +108,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
         if sequencer.is_unknown() {
             // What it was asked for is gone. The next message has the store asked again.
-            self.more_mut().plan = Plan::Stateless;
+            *self.more.make_plan() = Plan::Stateless;
+        } else {
+            sequencer.park_next(&mut self.parked, sequence.has_gaps(), now, spares);
+            sequencer.arm_gap(sequence, None, effects);
         }
-        self.park_next_versions(sequence.has_gaps(), now, spares);
-        self.arm_gap(sequence, None, effects);
         self.recheck_or_leave(now, rules, effects);
     }
 
@@ -114,7 +125,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         rules: &Rules,
         effects: &mut Effects<T, H, G>,
     ) {
-        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.more.sequencer_mut())
+        else {
             return;
         };
         let had_gap = sequencer.gap().map(|gap| gap.since);
@@ -122,22 +134,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
             return;
         }
         let is_behind = |item: &T| item.version() > version;
-        while self
-            .parked
-            .as_ref()
-            .and_then(|parked| parked.back())
-            .is_some_and(is_behind)
-        {
-            if let (Some(item), Some(sequencer)) = (self.pop_newest(), self.sequencer_mut()) {
+        while self.parked.newest().is_some_and(is_behind) {
+            if let Some(item) = self.parked.pop_newest() {
                 sequencer.keep_early(item.version(), item, now);
             }
         }
-        self.arm_gap(sequence, had_gap, effects);
+        sequencer.arm_gap(sequence, had_gap, effects);
     }
 
     /// Notes that the version store has this version, through the attempt that handled it.
     pub fn note_recorded(&mut self, version: u64) {
-        if let Some(sequencer) = self.sequencer_mut() {
+        if let Some(sequencer) = self.more.sequencer_mut() {
             sequencer.record(version);
         }
     }
@@ -145,12 +152,11 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
     /// Notes that the version store has this version now: a lane that waited for that goes on.
     pub fn recorded(&mut self, version: u64, effects: &mut Effects<T, H, G>) {
         self.note_recorded(version);
-        if self.wait_reason() != Some(WaitReason::Record) {
+        if self.state.wait_reason() != Some(WaitReason::Record) {
             return;
         }
         if self.is_paused() {
-            let (reason, until) = (WaitReason::Paused, None);
-            self.transition(Transition::Wait, State::Waiting { reason, until });
+            self.transition(Transition::Wait, State::waiting(WaitReason::Paused));
         } else {
             self.schedule(effects);
         }
@@ -165,7 +171,8 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
-        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.sequencer_mut()) else {
+        let (Some(sequence), Some(sequencer)) = (rules.sequence(), self.more.sequencer_mut())
+        else {
             return;
         };
         let gap = sequencer.gap();
@@ -181,91 +188,17 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         sequencer.end_gap();
         self.give_gap_up(sequence, now, spares, effects);
         effects.rare_mut().gap = gap;
-        self.arm_gap(sequence, Some(since), effects);
+        if let Some(sequencer) = self.sequencer() {
+            sequencer.arm_gap(sequence, Some(since), effects);
+        }
         self.recheck_or_leave(now, rules, effects);
-    }
-
-    /// The missing versions are given up by an operator: the lane goes on with what is there.
-    pub(in super::super) fn skip_gap(
-        &mut self,
-        now: Instant,
-        rules: &Rules,
-        spares: &Spares<T>,
-        effects: &mut Effects<T, H, G>,
-    ) {
-        self.leave_halt(effects);
-        if let Some(sequencer) = self.sequencer_mut() {
-            sequencer.skip_gap();
-        }
-        let (reason, until) = (WaitReason::Empty, None);
-        self.transition(Transition::Wait, State::Waiting { reason, until });
-        if let Some(sequence) = rules.sequence() {
-            self.park_next_versions(sequence.has_gaps(), now, spares);
-            self.arm_gap(sequence, None, effects);
-        }
-    }
-
-    /// The missing versions get their time once more.
-    pub(in super::super) fn wait_anew(
-        &mut self,
-        now: Instant,
-        rules: &Rules,
-        effects: &mut Effects<T, H, G>,
-    ) {
-        let Some(sequence) = rules.sequence() else {
-            return;
-        };
-        self.leave_halt(effects);
-        if let Some(sequencer) = self.sequencer_mut() {
-            sequencer.wait_anew(now);
-        }
-        let until = later(now, sequence.patience);
-        let (reason, wait) = (WaitReason::Gap, Some(until));
-        self.transition(
-            Transition::Wait,
-            State::Waiting {
-                reason,
-                until: wait,
-            },
-        );
-        effects.rare_mut().gap_until = Some((now, until));
-    }
-
-    /// What a lane waits for while nothing in it is next.
-    pub(in super::super) fn missing(
-        &self,
-        now: Instant,
-        rules: &Rules,
-    ) -> Option<(WaitReason, Option<Instant>)> {
-        let (sequence, sequencer) = (rules.sequence()?, self.sequencer()?);
-        if sequencer.is_unknown() {
-            return Some((WaitReason::Load, None));
-        }
-        let gap = sequencer.gap()?;
-        let until = later(gap.since, sequence.patience);
-        // As early as its timer may be; and `now` may have been read before its timer went off.
-        let is_over = until <= now + TICK || sequencer.is_gap_over();
-        if is_over && sequence.on_gap == OnGap::Halt {
-            return Some((WaitReason::HaltedGap, None));
-        }
-        Some((WaitReason::Gap, Some(until)))
-    }
-
-    /// The version that the store has to know before this lane goes: one that was given up.
-    pub(in super::super) fn unrecorded(&self, rules: &Rules) -> Option<u64> {
-        rules.sequence().filter(|sequence| sequence.is_stored)?;
-        self.sequencer()?.unrecorded()
-    }
-
-    /// The last version that was in line.
-    pub(in super::super) fn passed(&self) -> Option<u64> {
-        self.sequencer()?.passed()
     }
 
     /// Returns whether the lane waits for this version.
     pub fn awaits(&self, version: u64) -> bool {
         let sequencer = self.sequencer();
-        self.waits_for_version() && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
+        self.state.waits_for_version()
+            && sequencer.is_some_and(|sequencer| sequencer.is_awaited(version))
     }
 
     /// A waiting lane may have something to run now, or nothing at all any more.
@@ -283,30 +216,6 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         }
     }
 
-    /// Parks the early messages that are next.
-    fn park_next_versions(&mut self, gaps: bool, now: Instant, spares: &Spares<T>) {
-        while let Some(next) = self
-            .sequencer_mut()
-            .and_then(|sequencer| sequencer.pop_next(gaps, now))
-        {
-            self.push(next, spares);
-        }
-    }
-
-    /// Arms the timer of a gap that was not there before.
-    fn arm_gap(
-        &self,
-        sequence: &SequenceRules,
-        had_gap: Option<Instant>,
-        effects: &mut Effects<T, H, G>,
-    ) {
-        let gap = self.sequencer().and_then(Sequencer::gap);
-        let gap = gap.map(|gap| gap.since);
-        if let Some(since) = gap.filter(|_| gap != had_gap) {
-            effects.rare_mut().gap_until = Some((since, later(since, sequence.patience)));
-        }
-    }
-
     /// The missing versions have not come in time, or too much waits for them.
     fn give_gap_up(
         &mut self,
@@ -315,15 +224,14 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
         spares: &Spares<T>,
         effects: &mut Effects<T, H, G>,
     ) {
-        let Some(sequencer) = self.sequencer_mut() else {
+        let Some(sequencer) = self.more.sequencer_mut() else {
             return;
         };
         let Some(gap) = sequencer.gap() else { return };
         match sequence.on_gap {
             OnGap::Skip => {
                 effects.rare_mut().gap = Some(gap);
-                sequencer.skip_gap();
-                self.park_next_versions(true, now, spares);
+                sequencer.give_gap_up(&mut self.parked, now, spares);
             }
             OnGap::DeadLetter => {
                 effects.rare_mut().gap = Some(gap);
@@ -332,25 +240,13 @@ impl<T: Item, H, G: Gate> Lane<T, H, G> {
                 }
             }
             OnGap::Halt => {
-                if self.wait_reason() == Some(WaitReason::Gap) {
+                if self.state.wait_reason() == Some(WaitReason::Gap) {
                     effects.rare_mut().gap = Some(gap);
-                    effects.halted.up();
-                    let (reason, until) = (WaitReason::HaltedGap, None);
-                    self.transition(Transition::Wait, State::Waiting { reason, until });
+                    let halted = State::waiting(WaitReason::HaltedGap);
+                    self.change_state(Transition::Wait, halted, effects);
                 }
             }
         }
-    }
-}
-
-impl<T, H, G> Lane<T, H, G> {
-    /// Returns its sequencer, if it sequences.
-    pub fn sequencer(&self) -> Option<&Sequencer<T>> {
-        self.more.as_ref()?.plan.sequencer()
-    }
-
-    pub(in super::super) fn sequencer_mut(&mut self) -> Option<&mut Sequencer<T>> {
-        self.more.as_mut()?.plan.sequencer_mut()
     }
 }
 

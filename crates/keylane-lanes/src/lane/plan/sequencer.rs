@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use keylane_rt::clock::Instant;
 
-use super::super::effects::Gap;
+use super::super::super::item::Item;
+use super::super::super::rules::{SequenceRules, TICK, later};
+use super::super::backlog::{Backlog, Spares};
+use super::super::effects::{Effects, Gap};
+use super::super::state::WaitReason;
 
 /// Puts the messages of one key into the order of their versions, as a receiver of TCP does with
 /// segments (RFC 9293, section 3.10.7.4): the next version goes on, an early one waits, and one
@@ -140,6 +144,31 @@ impl<T> Sequencer<T> {
         Some(item)
     }
 
+    /// Parks the early messages whose turn has come.
+    pub(in super::super) fn park_next(
+        &mut self,
+        parked: &mut Backlog<T>,
+        gaps: bool,
+        now: Instant,
+        spares: &Spares<T>,
+    ) {
+        while let Some(next) = self.pop_next(gaps, now) {
+            parked.push(next, spares);
+        }
+    }
+
+    /// Gives the missing versions up: the lane goes on with what is there.
+    pub(in super::super) fn give_gap_up(
+        &mut self,
+        parked: &mut Backlog<T>,
+        now: Instant,
+        spares: &Spares<T>,
+    ) {
+        self.skip_gap();
+        let gaps = true;
+        self.park_next(parked, gaps, now, spares);
+    }
+
     /// Learns where this key stands: the last version that was handled, or the first one to handle.
     /// Returns early messages that turn out to be old.
     pub fn learn(&mut self, last: Option<u64>, first: Option<u64>, now: Instant) -> Vec<T> {
@@ -172,6 +201,39 @@ impl<T> Sequencer<T> {
             last: waits.checked_sub(1).filter(|last| *last >= first)?,
             since: self.missed?.since,
         })
+    }
+
+    /// Returns what the lane waits for while nothing in it is next.
+    pub fn missing(
+        &self,
+        sequence: &SequenceRules,
+        now: Instant,
+    ) -> Option<(WaitReason, Option<Instant>)> {
+        if self.is_unknown() {
+            return Some((WaitReason::Load, None));
+        }
+        let until = later(self.gap()?.since, sequence.patience);
+        // As early as its timer may be; and `now` may have been read before its timer went off.
+        let is_over = until <= now + TICK || self.is_gap_over();
+        if is_over && sequence.halts() {
+            return Some((WaitReason::HaltedGap, None));
+        }
+        Some((WaitReason::Gap, Some(until)))
+    }
+
+    /// Arms the timer of a gap that was not there before.
+    pub(in super::super) fn arm_gap<H, G>(
+        &self,
+        sequence: &SequenceRules,
+        had_gap: Option<Instant>,
+        effects: &mut Effects<T, H, G>,
+    ) where
+        T: Item,
+    {
+        let gap = self.gap().map(|gap| gap.since);
+        if let Some(since) = gap.filter(|_| gap != had_gap) {
+            effects.rare_mut().gap_until = Some((since, later(since, sequence.patience)));
+        }
     }
 
     /// Makes this version the next one again. Returns `false` if it was not in line before.

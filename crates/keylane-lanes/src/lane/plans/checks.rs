@@ -3,6 +3,7 @@
 use super::super::testing::{Message, TestEffects, TestLane, rare};
 use super::super::{Decision, Lane, Left, Out, Phase, State, WaitReason};
 use super::world::{Queued, World};
+use crate::Sequencer;
 use crate::gate::Gate;
 use crate::item::Item;
 use crate::rules::{PlanRules, Survivor};
@@ -25,14 +26,17 @@ impl World {
         };
         let is_behind = |message: &Message| message.accepted_at() > u64::from(mark);
         // It has not said yet what is next.
-        let is_out = matches!(lane.phase(), Phase::Entered | Phase::Ready | Phase::Running);
+        let is_out = matches!(
+            lane.state().phase(),
+            Phase::Entered | Phase::Ready | Phase::Running
+        );
         let merging = self.merging.is_some() || rare(effects).merge.is_some();
         let is_past = if merging {
             false
         } else if is_out && !effects.removes {
             starts.is_some_and(is_behind)
         } else {
-            let mut all = lane.parked().chain(lane.head());
+            let mut all = lane.parked().iter().chain(lane.state().head());
             all.all(is_behind)
         };
         if drained {
@@ -50,7 +54,7 @@ impl World {
     pub(super) fn check_members(&self, head: &Message) {
         let lane = self.lane.as_ref().expect("its head is out");
         if let Some(batch) = self.rules.batch()
-            && let Some(next) = lane.oldest_parked()
+            && let Some(next) = lane.parked().oldest()
         {
             let is_full = head.members.len() + 1 == batch.max;
             let may_start = next.not_before.is_none_or(|at| at <= self.now);
@@ -65,7 +69,7 @@ impl World {
             return;
         };
         let lane = self.lane.as_ref().expect("its head is out");
-        let parked = 1 + head.members.len() + lane.parked_len();
+        let parked = 1 + head.members.len() + lane.parked().len();
         let is_full = parked >= batch.max.min(self.rules.capacity);
         assert!(
             is_full || batch.linger.is_zero() || self.lingered,
@@ -116,7 +120,7 @@ impl World {
         let lane = self.lane.as_ref().expect("its head is out");
         let chosen = match &effects.out {
             Out::Message(chosen) => Some(chosen),
-            _ => lane.oldest_parked(),
+            _ => lane.parked().oldest(),
         };
         let is_gone = effects
             .left
@@ -130,16 +134,16 @@ impl World {
     /// A lane that stalls tells since when its oldest message has waited.
     pub(super) fn check_stalled_since(&self, since: Option<u64>) {
         let Some(lane) = &self.lane else { return };
-        let oldest = lane.oldest_parked().map(Item::accepted_at);
+        let oldest = lane.parked().oldest().map(Item::accepted_at);
         assert!(
             since.is_none() || since == oldest,
             "{since:?} is not the oldest"
         );
         let waits = matches!(lane.state(), State::Waiting { .. });
-        let stalls = waits && lane.is_stalled() && !self.held;
-        if stalls && lane.wait_reason() != Some(WaitReason::Rate) {
+        let stalls = waits && lane.state().is_stalled() && !self.held;
+        if stalls && lane.state().wait_reason() != Some(WaitReason::Rate) {
             assert_eq!(since, oldest, "it is not known to wait");
-        } else if !waits || !lane.is_stalled() {
+        } else if !waits || !lane.state().is_stalled() {
             assert_eq!(since, None, "it does not wait for long");
         }
     }
@@ -148,20 +152,22 @@ impl World {
     pub(super) fn check_holds(&mut self, says: bool) {
         let lane = self.lane.as_ref();
         let holds = lane.is_some_and(|lane| {
-            matches!(lane.state(), State::Waiting { .. }) || lane.head().is_some()
+            matches!(lane.state(), State::Waiting { .. }) || lane.state().head().is_some()
         });
         assert!(says || self.held || !holds, "the end would not look at it");
         if lane.is_none() {
             self.lingered = false;
         }
-        if lane.and_then(Lane::wait_reason) == Some(WaitReason::Linger) && !self.held {
+        if lane.and_then(|lane| lane.state().wait_reason()) == Some(WaitReason::Linger)
+            && !self.held
+        {
             assert!(!self.lingered, "it waits for more again");
             self.lingered = true;
         }
         let is_paused = lane.is_some_and(Lane::is_paused);
         assert!(holds || is_paused || !says, "nothing is held");
         self.held = holds;
-        self.was_stalled = lane.is_some_and(Lane::is_stalled);
+        self.was_stalled = lane.is_some_and(|lane| lane.state().is_stalled());
     }
 
     pub(super) fn check_out(&self, out: &Out<Message, Message>) {
@@ -196,13 +202,13 @@ impl World {
         if let Some(lane) = &self.lane {
             inside = lane.depth(&self.rules);
             let is_out = self.queued.is_some() || self.running.is_some();
-            assert_eq!(lane.is_out(), is_out, "{:?}", lane.state());
-            if let Some(head) = lane.head() {
+            assert_eq!(lane.state().is_out(), is_out, "{:?}", lane.state());
+            if let Some(head) = lane.state().head() {
                 held = 1 + head.merged.len();
             }
             assert_eq!(lane.is_paused(), self.paused == 1);
             assert_eq!(
-                i32::from(lane.is_halted()),
+                i32::from(lane.state().is_halted()),
                 self.halted,
                 "{:?}",
                 lane.state()
@@ -217,12 +223,15 @@ impl World {
             assert_eq!((self.paused, self.halted, self.full), (0, 0, 0));
         }
         let backoffs = self.timers.iter().filter(|timer| timer.1 == 0).count();
-        let is_timed = self.lane.as_ref().is_some_and(Lane::is_timed);
+        let is_timed = self
+            .lane
+            .as_ref()
+            .is_some_and(|lane| lane.state().is_timed());
         let stale = backoffs as i32 - i32::from(is_timed);
         assert_eq!(self.stale, stale, "timers that nothing waits for");
         // The head and what is out with it are counted as one message, and its batch.
         let is_out = matches!(
-            self.lane.as_ref().map(TestLane::phase),
+            self.lane.as_ref().map(|lane| lane.state().phase()),
             Some(Phase::Entered | Phase::Ready | Phase::Running)
         );
         let members = self.running.iter().chain(match &self.queued {
@@ -246,7 +255,11 @@ impl World {
                 .filter(|timer| timer.1 == 2)
                 .map(|timer| timer.0)
         };
-        for expires_at in lane.parked().filter_map(|message| message.expires_at) {
+        for expires_at in lane
+            .parked()
+            .iter()
+            .filter_map(|message| message.expires_at)
+        {
             let is_watched = timers().any(|at| self.rules.stamp(at) <= expires_at);
             assert!(is_watched, "nothing watches it");
         }
@@ -256,11 +269,13 @@ impl World {
     pub(super) fn check_stalled(&self, lane: &TestLane) {
         let is_stalled = |message: &Message| self.stalled.contains(&message.id);
         assert!(
-            lane.first_early().is_none_or(is_stalled),
+            lane.sequencer()
+                .and_then(Sequencer::first_early)
+                .is_none_or(is_stalled),
             "early, and counts"
         );
-        if lane.is_stalled() {
-            assert!(lane.head().is_none_or(is_stalled), "a head counts");
+        if lane.state().is_stalled() {
+            assert!(lane.state().head().is_none_or(is_stalled), "a head counts");
             // The engine looks from the back up to the first that does not count. What was early is
             // none, and may be behind what is; so may what flooded the lane before the first one
             // came back.
@@ -268,6 +283,7 @@ impl World {
             let returned = |message: &Message| self.returned.contains(&message.id);
             let all = lane
                 .parked()
+                .iter()
                 .all(|parked| is_stalled(parked) || returned(parked));
             assert!(all || !is_ordered, "it waits, and counts");
         }
@@ -279,7 +295,7 @@ impl World {
         let capacity = self.rules.capacity;
         // One that comes back brings what was merged into it.
         let waited = self.merging.iter().map(|(waited, _)| waited);
-        let messages = lane.parked().chain(waited);
+        let messages = lane.parked().iter().chain(waited);
         let merged: usize = messages.map(|message| message.merged.len()).sum();
         if let Some(gate) = lane.gate() {
             let room = capacity.saturating_sub(depth);
@@ -307,7 +323,7 @@ impl World {
             WaitReason::Rate | WaitReason::Delay | WaitReason::Linger => {
                 let until = until.expect("it waits for a time");
                 assert!(armed(1, until), "nothing wakes it from {reason:?}");
-                let first = lane.oldest_parked();
+                let first = lane.parked().oldest();
                 assert!(first.is_some() || self.merging.is_some(), "for no message");
                 let is_delayed = *reason == WaitReason::Delay;
                 assert!(
@@ -318,7 +334,7 @@ impl World {
                     .rules
                     .batch()
                     .map(|batch| batch.max.min(self.rules.capacity));
-                let is_full = full.is_none_or(|full| lane.parked_len() >= full);
+                let is_full = full.is_none_or(|full| lane.parked().len() >= full);
                 assert!(
                     *reason != WaitReason::Linger || !is_full,
                     "it waits for nothing"
@@ -331,7 +347,7 @@ impl World {
             WaitReason::Lease => {
                 assert!(!self.is_leased, "it waits for what is held");
                 let comes = self.merging.is_some();
-                assert!(lane.parked_len() > 0 || comes, "for no message");
+                assert!(!lane.parked().is_empty() || comes, "for no message");
             }
             WaitReason::Load | WaitReason::Record => assert!(self.asked.is_some()),
             WaitReason::Gap => {
@@ -340,7 +356,7 @@ impl World {
             }
             WaitReason::HaltedGap => {}
             WaitReason::Empty => {
-                let comes = self.merging.is_some() && lane.parked_len() == 0;
+                let comes = self.merging.is_some() && lane.parked().is_empty();
                 assert!(comes, "an empty lane stays");
             }
         }

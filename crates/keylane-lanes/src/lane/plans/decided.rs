@@ -2,6 +2,7 @@
 
 use keylane_rt::clock::Instant;
 
+use super::super::plan::Sequencer;
 use super::super::testing::{TestEffects, TestLane, rare};
 use super::super::{Decision, Left, Out, State, Taken, Timer, Undecidable, WaitReason};
 use crate::rules::TICK;
@@ -27,7 +28,7 @@ pub(super) enum Went {
 
 /// What a decision should come to.
 pub(super) fn told(lane: &TestLane, decision: Decision, now: Instant) -> Result<Went, Undecidable> {
-    let parked = lane.parked_len() > 0;
+    let parked = !lane.parked().is_empty();
     Ok(match (decision, lane.state()) {
         (Decision::Pause, _) => Went::Paused,
         (Decision::Purge, _) => Went::Emptied,
@@ -45,7 +46,7 @@ pub(super) fn told(lane: &TestLane, decision: Decision, now: Instant) -> Result<
             _ => Went::Nothing,
         },
         (Decision::Resume, State::Halted { .. }) => Went::Out,
-        (Decision::Resume, _) if lane.wait_reason() == Some(WaitReason::HaltedGap) => {
+        (Decision::Resume, _) if lane.state().wait_reason() == Some(WaitReason::HaltedGap) => {
             Went::WaitsAnew
         }
         (Decision::Resume, _) => return Err(Undecidable::Nothing),
@@ -61,9 +62,9 @@ pub(super) fn told(lane: &TestLane, decision: Decision, now: Instant) -> Result<
         (Decision::Replace, State::Backoff { .. } | State::Halted { .. }) => Went::Out,
         (Decision::Replace, _) if parked => Went::Nothing,
         (Decision::Skip, State::Backoff { .. } | State::Halted { .. }) => Went::Skipped,
-        (Decision::Skip, _) if lane.waits_for_version() => Went::GivenUp,
+        (Decision::Skip, _) if lane.state().waits_for_version() => Went::GivenUp,
         (Decision::Skip, _) if parked => Went::Skipped,
-        (Decision::Replace | Decision::Skip, _) if lane.is_merging() => {
+        (Decision::Replace | Decision::Skip, _) if lane.more.is_merging() => {
             return Err(Undecidable::InFlight);
         }
         (Decision::Replace | Decision::Skip, _) => return Err(Undecidable::Nothing),
@@ -81,7 +82,9 @@ pub(super) fn went(lane: &TestLane, decision: Decision, effects: &TestEffects) -
     match (decision, &effects.out) {
         (Decision::Purge, _) => {
             assert!(
-                lane.parked_len() == 0 && lane.head().is_none() && lane.first_early().is_none()
+                lane.parked().is_empty()
+                    && lane.state().head().is_none()
+                    && lane.sequencer().and_then(Sequencer::first_early).is_none()
             );
             assert!(
                 effects
@@ -99,13 +102,13 @@ pub(super) fn went(lane: &TestLane, decision: Decision, effects: &TestEffects) -
         }
         (Decision::Skip, _) if skips => Went::Skipped,
         (Decision::Skip, _) => {
-            assert!(!lane.waits_for_version() || lane.parked_len() == 0);
+            assert!(!lane.state().waits_for_version() || lane.parked().is_empty());
             Went::GivenUp
         }
         (_, Out::Head { .. }) => Went::Out,
         (Decision::Resume, Out::Lane { .. }) => Went::Asked,
         (Decision::Resume, _) if rare(effects).gap_until.is_some() => {
-            assert_eq!(lane.wait_reason(), Some(WaitReason::Gap));
+            assert_eq!(lane.state().wait_reason(), Some(WaitReason::Gap));
             Went::WaitsAnew
         }
         _ => Went::Nothing,

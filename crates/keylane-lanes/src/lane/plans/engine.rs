@@ -5,6 +5,7 @@ use keylane_rt::clock::Instant;
 use super::super::testing::{Message, TestEffects, TestGate, rare};
 use super::super::{Change, Due, Few, Lane, Left, Out, Stall, Store};
 use super::world::{Queued, World};
+use crate::Sequencer;
 use crate::gate::{Gate, Opening};
 use crate::item::Item;
 use crate::rules::{AtLimit, PlanRules, TICK};
@@ -18,20 +19,29 @@ impl World {
             marked.extend(lane.early_mut(version).map(|early| early.id));
         }
         if let Stall::Lane | Stall::LaneAndEarly(_) = stall {
-            let parked = lane.parked_mut().rev().map(|parked| parked.id);
+            let parked = lane.parked_mut().iter_mut().rev().map(|parked| parked.id);
             marked.extend(parked.take_while(|id| !self.stalled.contains(id)));
-            let parked = lane.parked().map(|parked| parked.id);
+            let parked = lane.parked().iter().map(|parked| parked.id);
             marked.extend(parked.take_while(|id| !self.stalled.contains(id)));
-            marked.extend(lane.head().map(|head| head.id));
+            marked.extend(lane.state().head().map(|head| head.id));
             let may = self.was_stalled
-                || lane.is_stalled()
+                || lane.state().is_stalled()
                 || lane.depth(&self.rules) > self.rules.capacity;
             assert!(may, "{stall:?}, and the lane may go on");
         }
         if let Stall::Returned(count) = stall {
-            let newest = lane.parked_mut().next_back().map(|newest| newest.id);
+            let newest = lane
+                .parked_mut()
+                .iter_mut()
+                .next_back()
+                .map(|newest| newest.id);
             if newest.is_some_and(|newest| self.stalled.contains(&newest)) {
-                marked.extend(lane.parked_mut().take(count).map(|parked| parked.id));
+                marked.extend(
+                    lane.parked_mut()
+                        .iter_mut()
+                        .take(count)
+                        .map(|parked| parked.id),
+                );
             }
         }
         self.stalled.extend(marked);
@@ -64,7 +74,10 @@ impl World {
                 "no sender looks again"
             );
         }
-        let waits = self.lane.as_ref().is_some_and(Lane::waits_for_version);
+        let waits = self
+            .lane
+            .as_ref()
+            .is_some_and(|lane| lane.state().waits_for_version());
         if waits && !self.waited_for_version && self.gate.is_some() {
             assert!(closed.is_some(), "one at the gate may have the version");
         }
@@ -89,7 +102,8 @@ impl World {
         self.full += change(effects.full);
         if effects.removes {
             let lane = self.lane.take().expect("it was there");
-            let left = lane.parked_len() + usize::from(lane.first_early().is_some());
+            let left = lane.parked().len()
+                + usize::from(lane.sequencer().and_then(Sequencer::first_early).is_some());
             assert_eq!(left, 0, "a lane goes with messages in it");
             let memory = lane.memory();
             self.passed = self.passed.max(memory.version);

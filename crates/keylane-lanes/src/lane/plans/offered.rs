@@ -23,7 +23,7 @@ impl Before {
         let gaps = rules.sequence().is_some_and(SequenceRules::has_gaps);
         Self {
             id: message.id,
-            waits: lane.parked().last().map(|waits| waits.id),
+            waits: lane.parked().iter().last().map(|waits| waits.id),
             is_full: rules.at_limit != AtLimit::Park && lane.depth(rules) >= rules.capacity,
             is_early: sequencer.is_some_and(|sequencer| {
                 sequencer.is_early(message.version, gaps) && !sequencer.has(message.version)
@@ -50,7 +50,7 @@ impl Before {
         if merges.is_some() {
             assert!(!effects.removes, "the lane goes before they are one");
         }
-        let enters = matches!(lane.phase(), Phase::Entered);
+        let enters = matches!(lane.state().phase(), Phase::Entered);
         match (&rules.plan, self.waits) {
             (PlanRules::Coalesce(coalesce), _)
                 if enters && coalesce.survivor == Survivor::Merged =>

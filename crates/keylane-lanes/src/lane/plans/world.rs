@@ -181,8 +181,8 @@ impl World {
         }
         let (tat, passed) = (self.tat, self.passed);
         let lane = self.lane.get_or_insert_with(|| TestLane::empty(tat));
-        let lingers = lane.wait_reason() == Some(WaitReason::Linger);
-        let was_stalled = lane.is_stalled();
+        let lingers = lane.state().wait_reason() == Some(WaitReason::Linger);
+        let was_stalled = lane.state().is_stalled();
         let before = Before::of(lane, &message, &self.rules);
         let (now, rules, spares) = (self.now, &self.rules, &self.spares);
         let effects = effects_of(|done| lane.offer(message, now, rules, spares, || passed, done));
@@ -190,17 +190,17 @@ impl World {
         let is_waiting = matches!(lane.state(), State::Waiting { .. });
         assert!(effects.holds || effects.removes || !is_waiting);
         if let Out::Lane { .. } = effects.out {
-            assert!(lane.parked_len() > 0, "it is asked for nothing");
+            assert!(!lane.parked().is_empty(), "it is asked for nothing");
         }
         if lingers && let Some(batch) = self.rules.batch() {
-            let is_full = lane.parked_len() >= batch.max.min(self.rules.capacity);
+            let is_full = lane.parked().len() >= batch.max.min(self.rules.capacity);
             assert_eq!(is_waiting, !is_full, "it waits until the batch is full");
         }
         let is_flooded = lane.depth(&self.rules) > self.rules.capacity;
-        let is_no_load = is_flooded || (was_stalled && lane.is_stalled());
+        let is_no_load = is_flooded || (was_stalled && lane.state().is_stalled());
         self.apply(effects);
         if is_no_load && let Some(lane) = &mut self.lane {
-            let newest = lane.parked_mut().next_back();
+            let newest = lane.parked_mut().iter_mut().next_back();
             let is_marked = newest.is_none_or(|newest| self.stalled.contains(&newest.id));
             assert!(is_marked, "it came to where nothing goes on, and counts");
         }
@@ -216,7 +216,7 @@ impl World {
         let (now, rules, spares) = (self.now, &self.rules, &self.spares);
         let effects = effects_of(|done| lane.offer_merged(merged, now, rules, spares, done));
         assert!(
-            effects.holds || lane.is_out(),
+            effects.holds || lane.state().is_out(),
             "the end would not look at it"
         );
         self.apply(effects);
@@ -319,7 +319,11 @@ impl World {
     fn rejoin(&mut self, message: Message) {
         let lane = self.lane.as_mut().expect("its head is out");
         let first = message.id;
-        let newest = lane.parked_mut().next_back().map(|newest| newest.id);
+        let newest = lane
+            .parked_mut()
+            .iter_mut()
+            .next_back()
+            .map(|newest| newest.id);
         let (now, rules, spares) = (self.now, &self.rules, &self.spares);
         let mut effects = effects_of(|done| lane.rejoin(message, now, rules, spares, done));
         if let Some((waited, newcomers)) = effects.take_merge() {
@@ -350,7 +354,7 @@ impl World {
         let Some(lane) = self.lane.as_mut().filter(|_| is_held) else {
             return;
         };
-        let waits = lane.is_unleased() && !lane.is_paused();
+        let waits = lane.state().is_unleased() && !lane.is_paused();
         let effects = effects_of(|done| lane.leased(done));
         assert_eq!(waits, !matches!(effects.out, Out::Nothing));
         self.apply(effects);
@@ -421,7 +425,7 @@ impl World {
         let rules = &self.rules;
         let effects = effects_of(|done| lane.advance(self.now, rules, done));
         if rules.has_discipline() {
-            let comes_back = lane.parked_len() > 0 && !rules.starts_at_once();
+            let comes_back = !lane.parked().is_empty() && !rules.starts_at_once();
             let is_asked = matches!(effects.out, Out::Lane { .. });
             assert!(
                 is_asked == comes_back || lane.is_paused(),
@@ -540,7 +544,7 @@ impl World {
             State::Backoff { timer, .. } => Some(*timer),
             _ => None,
         };
-        let before = (decision, lane.phase(), uncounted(timer));
+        let before = (decision, lane.state().phase(), uncounted(timer));
         let told = told(lane, decision, self.now);
         let mut decided = Ok(());
         let effects = effects_of(|done| {

@@ -97,7 +97,7 @@ impl<T: Spec> Engine<T> {
                         Some((&mut head.message, &mut head.envelope))
                     }
                     _ => {
-                        let first = lane.parked_mut().next();
+                        let first = lane.parked_mut().iter_mut().next();
                         first.map(|first| (&mut first.message, &mut first.envelope))
                     }
                 };

@@ -96,8 +96,8 @@ impl<T: Spec> Decisions<T> {
                 .table
                 .lanes
                 .peek(*hash, key, |lane| {
-                    let head = lane.head();
-                    lane.backs_off_until() == Some(*until)
+                    let head = lane.state().head();
+                    lane.state().backs_off_until() == Some(*until)
                         && !lane.is_paused()
                         && head.is_some_and(|head| head.work.is_attempt())
                 })

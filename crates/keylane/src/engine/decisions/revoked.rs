@@ -32,7 +32,7 @@ impl<T: Spec> Decisions<T> {
             let there = self
                 .table
                 .step(&key, hash, now, &mut effects, |lane, effects| {
-                    for parked in lane.parked_mut() {
+                    for parked in lane.parked_mut().iter_mut() {
                         self.sources
                             .shed(&mut parked.envelope.obligation, &mut shed);
                     }

@@ -357,7 +357,7 @@ impl<T: Spec> Engine<T> {
         hash: u64,
         freed: &mut Freed,
     ) -> Met<T> {
-        if lane.is_stalled() {
+        if lane.state().is_stalled() {
             self.room
                 .stall_obligation(&mut parked.envelope.obligation, freed);
         }

@@ -118,7 +118,7 @@ impl<T: Spec> LaneTable<T> {
             key,
             || None,
             |lane| {
-                if !self.is_endless(lane) && (!all || lane.is_out()) {
+                if !self.is_endless(lane) && (!all || lane.state().is_out()) {
                     return Keep::Stay;
                 }
                 evicted = Some(self.empty(lane, hash));
@@ -137,7 +137,7 @@ impl<T: Spec> LaneTable<T> {
             .leases
             .as_deref()
             .is_some_and(LaneLeaseTable::is_closed);
-        lane.is_endless() || (is_closed && lane.is_unleased())
+        lane.is_endless() || (is_closed && lane.state().is_unleased())
     }
 
     /// Evicts what lanes hold: everything, or only what cannot finish by itself.
@@ -149,7 +149,7 @@ impl<T: Spec> LaneTable<T> {
             if only_endless && !self.is_endless(lane) {
                 return true;
             }
-            let stays = lane.is_out();
+            let stays = lane.state().is_out();
             evicted.push((cloned(key), self.empty(lane, hash)));
             stays
         });

@@ -43,7 +43,7 @@ impl<T: Spec> LaneTable<T> {
 
     /// A head comes to wait for time or for a decision.
     pub(crate) fn note_stalled(&self, hash: u64, accepted: u64) {
-        let is_stalled = |hash| self.lanes.peek_hash(hash, |lane| lane.is_stalled());
+        let is_stalled = |hash| self.lanes.peek_hash(hash, |lane| lane.state().is_stalled());
         self.probe.hot_keys.stalled(hash, accepted, is_stalled);
     }
 
@@ -123,7 +123,8 @@ impl<T: Spec> LaneTable<T> {
                 _ => Duration::ZERO,
             };
             let parked = lane
-                .oldest_parked()
+                .parked()
+                .oldest()
                 .map(|parked| parked.envelope.accepted_at);
             let oldest = self.head_accepted_at(lane).into_iter().chain(parked).min();
             let waited = oldest.map(|accepted_at| self.clocks.waited(accepted_at, now));
@@ -131,7 +132,7 @@ impl<T: Spec> LaneTable<T> {
                 depth: lane.depth(&self.rules),
                 age: waited.unwrap_or_default().max(waits),
                 waits,
-                stalled: lane.is_stalled(),
+                stalled: lane.state().is_stalled(),
             }
         })
     }

@@ -34,7 +34,7 @@ impl<T: Spec> LaneTable<T> {
             },
             State::Backoff { .. } | State::Waiting { .. } if lane.is_paused() => LaneState::Paused,
             State::Entered | State::Ready | State::Scheduled => LaneState::Ready,
-            _ if lane.is_unleased() => LaneState::Leasing,
+            _ if lane.state().is_unleased() => LaneState::Leasing,
             State::Waiting { reason, until } => {
                 let due_in = until.map(|until| until.saturating_duration_since(now));
                 Self::at_rest(lane, *reason, due_in)
@@ -52,8 +52,8 @@ impl<T: Spec> LaneTable<T> {
     /// The oldest message behind the head. Where the head is parked too, it is the second.
     fn oldest_behind(lane: &Lane<T>) -> Option<&Parked<T>> {
         match lane.state() {
-            State::Scheduled | State::Waiting { .. } => lane.parked().nth(1),
-            _ => lane.oldest_parked(),
+            State::Scheduled | State::Waiting { .. } => lane.parked().iter().nth(1),
+            _ => lane.parked().oldest(),
         }
     }
 

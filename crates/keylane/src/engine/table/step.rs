@@ -117,7 +117,7 @@ impl<T: Spec> LaneTable<T> {
             // Timers outlive what they were armed for. With too many of them, messages settle as
             // expired when a runner takes them, and not at their deadline.
             effects.expires_at = None;
-            lane.disarm_expiry();
+            lane.parked_mut().disarm_expiry();
         }
         // A plain lane has no version, rate or watermark.
         if !effects.needs_lock() && lane.is_bare() {
