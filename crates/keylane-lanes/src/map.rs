@@ -50,12 +50,17 @@ impl<K> std::hash::Hash for HashedKey<K> {
 
 /// Whether an entry is that of `key`.
 ///
-/// This and the next two are functions, and not closures where they are used: closures would have
+/// This and the next three are functions, and not closures where they are used: closures would have
 /// a type of their own in each copy of a generic method, and all of the table would be compiled
 /// for each of them.
 #[inline]
 fn is_of<K: Eq, V>(key: &K) -> impl Fn(&(HashedKey<K>, V)) -> bool {
     move |(hashed, _)| hashed.key == *key
+}
+
+#[inline]
+fn is_spent<K: Eq, T, H, G>(key: &K) -> impl Fn(&(HashedKey<K>, LaneCell<T, H, G>)) -> bool {
+    move |(hashed, lane)| hashed.key == *key && lane.get().is_spent()
 }
 
 #[inline]
@@ -67,6 +72,8 @@ fn has_hash<K, V>(hash: u64) -> impl Fn(&(HashedKey<K>, V)) -> bool {
 fn hash_of<K, V>((hashed, _): &(HashedKey<K>, V)) -> u64 {
     hashed.hash
 }
+
+type LaneCell<T, H, G> = SharedValue<Lane<T, H, G>>;
 
 type Unasked = BuildHasherDefault<DefaultHasher>;
 
@@ -197,21 +204,48 @@ impl<K: Eq + Clone, T, H, G> LaneMap<K, T, H, G> {
         key: &K,
         step: impl FnOnce(&mut Lane<T, H, G>) -> Option<(R, Next<T>)>,
     ) -> Option<(R, Option<T>)> {
+        self.advance_with::<false, R>(hash, key, step)
+    }
+
+    /// Moves a plain lane on, as [`advance`](Self::advance) does. A lane with nothing but a head that
+    /// is out ends in one look, without `step`; then this returns `None`.
+    #[inline]
+    pub fn advance_or_end<R>(
+        &self,
+        hash: u64,
+        key: &K,
+        step: impl FnOnce(&mut Lane<T, H, G>) -> Option<(R, Next<T>)>,
+    ) -> Option<(R, Option<T>)> {
+        self.advance_with::<true, R>(hash, key, step)
+    }
+
+    #[inline]
+    fn advance_with<const ENDS: bool, R>(
+        &self,
+        hash: u64,
+        key: &K,
+        step: impl FnOnce(&mut Lane<T, H, G>) -> Option<(R, Next<T>)>,
+    ) -> Option<(R, Option<T>)> {
         let mut shard = self.lanes.shards()[self.shard_of(hash)].write();
-        let (_, lane) = shard.get_mut(hash, is_of(key))?;
-        let seen = match step(lane.get_mut()) {
-            None => return None,
-            Some((seen, Next::Start(item))) => return Some((seen, Some(item))),
-            Some((seen, Next::Stay)) => return Some((seen, None)),
-            Some((seen, Next::Remove)) => seen,
-        };
-        let removed = shard.remove_entry(hash, is_of(key));
+        let (seen, removed) =
+            if ENDS && let removed @ Some(_) = shard.remove_entry(hash, is_spent(key)) {
+                (None, removed)
+            } else {
+                let (_, lane) = shard.get_mut(hash, is_of(key))?;
+                let seen = match step(lane.get_mut()) {
+                    None => return None,
+                    Some((seen, Next::Start(item))) => return Some((seen, Some(item))),
+                    Some((seen, Next::Stay)) => return Some((seen, None)),
+                    Some((seen, Next::Remove)) => seen,
+                };
+                (Some((seen, None)), shard.remove_entry(hash, is_of(key)))
+            };
         // The key's `Drop` is the user's: not under the lock.
         drop(shard);
         if let Some((_, lane)) = removed {
             lane.into_inner().recycle(&self.spares);
         }
-        Some((seen, None))
+        seen
     }
 
     /// Lends the lane of a key for reading.

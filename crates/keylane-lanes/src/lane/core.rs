@@ -195,6 +195,12 @@ impl<T, H, G> Lane<T, H, G> {
         }
     }
 
+    /// Returns whether a plain lane ends when its head settles, which is out: nothing is parked.
+    #[inline]
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_bare() && self.parked.is_empty() && self.state.allows(Transition::Finish)
+    }
+
     /// Notes that the handler of the head returned `Pending`.
     pub fn suspend(&mut self, since: Instant, attempt: u32, accepted_at: u64) {
         let running = State::Running {

@@ -38,7 +38,7 @@
 //
 // **Who goes first when there are settlements?**
 // The driver, if nothing else is ready. Tokio polls it on the worker of the runner that woke it,
-// and with one hot key the runner would soon find its lane empty (`RunnerSlot::proceed`).
+// and with one hot key the runner would soon find its lane empty (`Runner::proceed`).
 //
 // **May a revoked message start?**
 // No. Slots are marked, all those of a revoke under one lock. The queue and the lanes are swept.

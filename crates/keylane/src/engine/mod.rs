@@ -18,7 +18,7 @@
 //!   calls `Lane::park`, and `next.rs` calls `Lane::finish`.
 //! - `intake/place.rs` collects the first jobs of lanes, and the router pushes them into the ready
 //!   queue. When a message settles, `next.rs` returns the next one of its lane to the same runner,
-//!   which runs it or puts it into the queue (`RunnerSlot::proceed`).
+//!   which runs it or puts it into the queue (`Runner::proceed`).
 //! - It is run in `run/`: `runner.rs` is the loop of a runner, to be read first, and `slot.rs`
 //!   gives the runner its next job. `in_flight.rs` has a message while its handler runs,
 //!   `letter.rs` while a sink has it.
@@ -130,7 +130,7 @@ mod failures;
 mod starts;
 
 mod run;
-pub(crate) use run::{Batches, Invoke, RunnerSlot, Single, run};
+pub(crate) use run::{Batches, Invoke, Runner, Single, run};
 
 mod settlement;
 pub(crate) use settlement::Tally;

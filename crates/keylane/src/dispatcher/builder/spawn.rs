@@ -13,7 +13,7 @@ use crate::discipline::{Discipline, Recorded, Version};
 use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
-    Batches, Engine, Invoke, Parts, Places, RunnerSlot, Share, Single, Spawn, Tally, launch, run,
+    Batches, Engine, Invoke, Parts, Places, Runner, Share, Single, Spawn, Tally, launch, run,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -135,8 +135,10 @@ fn runners<T: Spec + 'static>(runtime: Handle, invoke: impl Invoke<T>) -> Spawn<
     let invoke = Arc::new(invoke);
     Box::new(move |engine: &Arc<Engine<T>>| {
         engine.runners.start(|number| {
-            let slot = RunnerSlot::new(Arc::clone(engine), number);
-            runtime.spawn(run(slot, Arc::clone(&invoke))).abort_handle()
+            let runner = Runner::new(Arc::clone(engine), number);
+            runtime
+                .spawn(run(runner, Arc::clone(&invoke)))
+                .abort_handle()
         });
     })
 }

@@ -22,7 +22,7 @@ impl<T: Spec> Decisions<T> {
             return self.advance_by_plan(key, hash);
         }
         let (mut job, mut slow) = (None, None);
-        self.table.lanes.advance(hash, &key, |lane| {
+        self.table.lanes.advance_or_end(hash, &key, |lane| {
             // Hardly any lane is full, paused or has a watermark; only those take the slow path.
             if !lane.is_bare() {
                 return Some(((), self.advance_slowly(lane, &key, hash, &mut slow)));
@@ -69,22 +69,5 @@ impl<T: Spec> Decisions<T> {
         };
         *slow = Some((effects, after_unlock));
         next
-    }
-
-    /// Moves on a lane with a discipline.
-    // Out of line, to keep the path of plain lanes short.
-    #[inline(never)]
-    fn advance_by_plan(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
-        let now = self.table.now_if(self.table.rules.advances_by_the_time());
-        let mut effects = Effects::new();
-        let found = self
-            .table
-            .step(&key, hash, now, &mut effects, |lane, effects| {
-                lane.advance(now, &self.table.rules, effects);
-            });
-        if !found {
-            return None;
-        }
-        self.follow(key, hash, &mut effects)
     }
 }

@@ -12,6 +12,8 @@ mod due;
 
 mod advance;
 
+mod by_plan;
+
 mod regroup;
 
 mod hold;

@@ -3,7 +3,13 @@
 mod router;
 pub(crate) use router::Router;
 
+mod burst;
+
 mod place;
+
+mod by_plan;
+
+mod detours;
 
 mod release;
 

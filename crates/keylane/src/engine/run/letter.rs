@@ -1,9 +1,10 @@
 //! A dead letter in flight: its sink runs.
 
-use std::task;
+use std::pin::Pin;
+use std::task::{self, Poll};
 
 use keylane_rt::Arc;
-use keylane_rt::unwind::cloned;
+use keylane_rt::unwind::{caught, cloned};
 
 use super::head::Head;
 use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work, why};
@@ -202,6 +203,20 @@ impl<T: Spec> Drop for LetterInFlight<T> {
                 .interrupted(lane, self.hash, envelope, back, attempts);
         }
     }
+}
+
+/// Polls the delivery of a dead letter once. A panic of the sink counts as a refusal.
+pub(super) fn poll_delivery<F>(
+    future: Pin<&mut Option<F>>,
+    cx: &mut task::Context<'_>,
+) -> Poll<Result<(), String>>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let future = future
+        .as_pin_mut()
+        .expect("a delivery is polled until it is ready");
+    caught(|| future.poll(cx)).unwrap_or_else(|text| Poll::Ready(Err(text)))
 }
 
 impl<T: Spec> Engine<T> {

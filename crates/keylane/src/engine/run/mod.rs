@@ -9,11 +9,11 @@
 //!
 //! A runner knows its job in flight. The job in flight knows neither its runner nor its task.
 
-mod runner;
-pub(crate) use runner::run;
+mod task;
+pub(crate) use task::run;
 
-mod slot;
-pub(crate) use slot::RunnerSlot;
+mod runner;
+pub(crate) use runner::Runner;
 
 mod invoke;
 pub(crate) use invoke::Invoke;
@@ -24,7 +24,7 @@ pub(crate) use single::Single;
 mod batch;
 pub(crate) use batch::Batches;
 
-mod handling;
+mod poll;
 
 mod letter;
 
@@ -36,6 +36,6 @@ mod head;
 
 mod interrupt;
 
-mod attempt;
+mod extras;
 
 mod concurrency;

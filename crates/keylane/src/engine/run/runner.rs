@@ -1,106 +1,302 @@
-//! The runner: the task that polls handlers.
+//! A runner: its place among the runners, which is returned when its task ends.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::future::poll_fn;
 
-use keylane_lanes::Role;
-use keylane_rt::{self as rt, Arc};
+use keylane_lanes::{Role, Take};
+use keylane_rt::{self as rt, Arc, clock};
 
-use super::attempt;
-use super::handling::Handling;
-use super::in_flight::{Attempt, InFlight};
-use super::invoke::Invoke;
-use super::letter::{LetterInFlight, Undelivered};
-use super::slot::RunnerSlot;
+use super::head::Head;
+use crate::engine::Engine;
+use crate::engine::message::{Job, Queued};
+use crate::engine::settlement::Tally;
+use crate::handler::Context;
 use crate::types::Spec;
 
-/// Takes jobs from the ready queue and runs them, until the ready queue tells it to leave.
+/// A runner's place among the runners.
 ///
-/// A handler that is ready at its first poll needs no task of its own. A handler that returns
-/// `Pending` makes this runner the holder of its lane, and another runner becomes the poller.
-///
-/// All that lives across the await of a handler is memory per handler in flight. So values are
-/// moved into functions, the handler's future is made in its final place, and there is a single
-/// await for it: a value that lives across two awaits gets its own bytes in the future.
-#[allow(
-    clippy::manual_async_fn,
-    reason = "an `async fn` would store its arguments twice, as passed and as bound"
-)]
-pub(crate) fn run<T: Spec, I: Invoke<T>>(
-    mut slot: RunnerSlot<T>,
-    invoke: Arc<I>,
-) -> impl Future<Output = ()> + Send {
-    async move {
-        let mut context = slot.context();
-        loop {
-            // No job is held across these awaits. Jobs are held only while handlers and sinks run.
-            match slot.role() {
-                Role::Gone => return,
-                // A holder that found enough pollers comes here without having asked for a job.
-                Role::Idle if !slot.woken().await => return,
-                Role::Idle | Role::Starting | Role::Poller | Role::Recruiter | Role::Holder => {}
-            }
-            // Not `||`: each of them counts.
-            if slot.should_yield() | slot.must_step_aside() {
-                slot.flush();
-                rt::step_aside().await;
-            }
-            let Some(mut job) = slot.take(&mut context) else {
-                continue;
-            };
-            loop {
-                let (head, is_letter) = job.with_is_letter();
-                let next = if is_letter {
-                    let letter = LetterInFlight::take(slot.engine(), head);
-                    let accepted = deliver(&letter, &mut slot).await;
-                    letter.finish(slot.settling().1, accepted)
-                } else {
-                    let finished = {
-                        let (input, in_flight) =
-                            InFlight::take(slot.engine(), &mut context, head, I::keep);
-                        let attempt = pin!(Attempt::new(in_flight));
-                        let handle = |context, input| invoke.call(context, input);
-                        let called = attempt.call(slot.engine(), input, handle);
-                        Handling::<T, I, _>::new(called, &mut slot).await
-                    };
-                    let (engine, tally) = slot.settling();
-                    I::advance(engine, tally, &mut context, finished)
-                };
-                match slot.proceed(&mut context, next) {
-                    Some(next) => job = next,
-                    None => break,
+/// It is made before the task is spawned and moved into it. So a task that is dropped before its
+/// first poll returns its place, too.
+pub(crate) struct Runner<T: Spec> {
+    engine: Arc<Engine<T>>,
+    number: u32,
+    /// How many messages of one lane a runner runs in a row before the lane goes to the back of the
+    /// ready queue.
+    quantum: u32,
+    tally: Tally,
+    role: Role,
+    /// How many jobs run before the task checks its Tokio budget again.
+    fresh: u8,
+}
+
+/// A job is a small part of what Tokio's budget counts as one operation.
+const JOBS_PER_OPERATION: u8 = if cfg!(keylane_shuttle) { 1 } else { 4 };
+
+impl<T: Spec> Runner<T> {
+    pub(crate) fn new(engine: Arc<Engine<T>>, number: u32) -> Self {
+        Self {
+            engine,
+            number,
+            quantum: 0,
+            tally: Tally::default(),
+            role: Role::Starting,
+            fresh: JOBS_PER_OPERATION,
+        }
+    }
+
+    #[inline]
+    pub(super) fn engine(&self) -> &Arc<Engine<T>> {
+        &self.engine
+    }
+
+    /// The engine, and the tally of what this runner has settled.
+    #[inline]
+    pub(super) fn settling(&mut self) -> (&Arc<Engine<T>>, &mut Tally) {
+        (&self.engine, &mut self.tally)
+    }
+
+    /// The context for the handlers of this runner.
+    pub(super) fn context(&self) -> Context<T::Key> {
+        Context::new(Arc::clone(&self.engine.runners.details))
+    }
+
+    #[inline]
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether the job of this runner has returned `Pending`.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.role == Role::Holder
+    }
+
+    /// Whether this task should yield before its next job.
+    #[inline]
+    pub(super) fn should_yield(&mut self) -> bool {
+        self.fresh -= 1;
+        if self.fresh > 0 {
+            return false;
+        }
+        self.fresh = JOBS_PER_OPERATION;
+        !rt::spend_budget()
+    }
+
+    /// Whether this task must yield to a runner, or to a driver, that it woke.
+    #[inline]
+    pub(super) fn must_step_aside(&mut self) -> bool {
+        if self.role != Role::Recruiter {
+            return false;
+        }
+        self.role = Role::Poller;
+        true
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.engine.settlement.flush(&mut self.tally);
+    }
+
+    /// The next job for a poller. `None`: the role has changed.
+    #[inline]
+    pub(super) fn take(&mut self, context: &mut Context<T::Key>) -> Option<Job<T>> {
+        let first = self.role == Role::Starting;
+        self.role = Role::Poller;
+        self.quantum = self.engine.settings.quantum;
+        let taken = self.engine.ready.take(first);
+        self.follow(context, taken)
+    }
+
+    /// Waits, idle, to become a poller again. False: the runner ends.
+    pub(super) async fn woken(&mut self) -> bool {
+        let (ready, mut waits) = (&self.engine.ready, false);
+        let number = self.number;
+        let woken = poll_fn(|cx| ready.poll_wake(number, &mut waits, cx)).await;
+        self.role = if woken { Role::Starting } else { Role::Gone };
+        woken
+    }
+
+    /// The handler returned `Pending`. The first time, this runner becomes the holder of its lane.
+    #[inline]
+    pub(super) fn hold(&mut self, head: Head<'_, T::Key>) {
+        if self.role != Role::Holder {
+            self.begin_to_hold(head);
+        }
+    }
+
+    fn begin_to_hold(&mut self, head: Head<'_, T::Key>) {
+        self.role = Role::Holder;
+        // Settlements must not wait for this handler.
+        self.flush();
+        let recruit = self.engine.ready.hold();
+        self.engine.recruit(recruit);
+        let Head {
+            key,
+            hash,
+            attempt,
+            accepted_at,
+        } = head;
+        if let Some(key) = key {
+            let now = clock::now();
+            self.engine
+                .table
+                .lanes
+                .with(hash, key, |lane| lane.suspend(now, attempt, accepted_at));
+            let since = self.engine.clocks.stamp(now);
+            self.engine.probe.hot_keys.waiting(self.number, hash, since);
+        }
+    }
+
+    /// Decides who runs the next job of the key: this runner now, or another one later.
+    #[inline]
+    pub(super) fn proceed(
+        &mut self,
+        context: &mut Context<T::Key>,
+        next: Option<Queued<T>>,
+    ) -> Option<Job<T>> {
+        if self.role == Role::Holder {
+            self.engine.probe.hot_keys.ready(self.number);
+            match next {
+                Some(next) if !self.poll_again() => {
+                    self.engine.enqueue(next);
+                    return self.come_back(context);
                 }
+                None => return self.come_back(context),
+                Some(_) => {}
             }
+        }
+        let woke_driver = self.engine.settlement.flush_some(&mut self.tally);
+        let next = next?;
+        // Tokio polls a woken task on the worker that woke it, after this one. If nothing else is
+        // ready, what comes next comes from the driver, so this runner lets it go first.
+        if woke_driver && self.engine.ready.waiting() == 0 {
+            self.role = Role::Recruiter;
+            self.engine.enqueue(next);
+            return None;
+        }
+        if self.should_yield() {
+            self.fresh = 1;
+            self.engine.enqueue(next);
+            return None;
+        }
+        self.quantum -= 1;
+        let goes_on = self.quantum > 0;
+        if goes_on && self.engine.ready.is_first_come() {
+            return self.start(context, next);
+        }
+        let chosen = if goes_on {
+            self.engine.ready.go_on(next)
+        } else {
+            self.quantum = self.engine.settings.quantum;
+            self.engine.ready.rotate(next)
+        };
+        match chosen {
+            Ok(front) => self.start(context, front?),
+            Err(closed) => {
+                self.engine.table.hand_back_queued(closed);
+                None
+            }
+        }
+    }
+
+    /// Lets a queued job start, unless the dispatcher is ending and hands it back. For a lane that
+    /// is scheduled, asks the lane what starts.
+    ///
+    /// This check is made for every job, in addition to closing the ready queue. While runners
+    /// already see the end, the router may still place a message behind one of its key that a
+    /// runner has handed back. That message must not start.
+    #[inline]
+    fn start(&mut self, context: &mut Context<T::Key>, queued: Queued<T>) -> Option<Job<T>> {
+        let ends = self.engine.shutdown.hands_back();
+        match queued {
+            Queued::Job(job) if !ends && !self.engine.slow_path.takes_slow_path() => {
+                self.engine.starts.admit(&mut self.tally, context, job)
+            }
+            queued => self.start_slowly(context, queued, ends),
+        }
+    }
+
+    #[inline(never)]
+    fn start_slowly(
+        &mut self,
+        context: &mut Context<T::Key>,
+        queued: Queued<T>,
+        ends: bool,
+    ) -> Option<Job<T>> {
+        match queued {
+            queued if ends => {
+                self.engine.table.hand_back_queued(queued);
+                None
+            }
+            queued => {
+                let job = self.engine.starts.choose(&mut self.tally, queued)?;
+                self.engine.starts.admit(&mut self.tally, context, job)
+            }
+        }
+    }
+
+    fn poll_again(&mut self) -> bool {
+        let again = self.engine.ready.resume();
+        if again {
+            self.role = Role::Poller;
+        }
+        again
+    }
+
+    /// A holder whose lane is with another runner, or removed, becomes a poller again or leaves.
+    #[inline]
+    fn come_back(&mut self, context: &mut Context<T::Key>) -> Option<Job<T>> {
+        self.role = Role::Poller;
+        self.quantum = self.engine.settings.quantum;
+        self.engine.settlement.flush_some(&mut self.tally);
+        let (taken, recruit) = self.engine.ready.come_back();
+        self.engine.recruit(recruit);
+        self.follow(context, taken)
+    }
+
+    #[inline]
+    fn follow(&mut self, context: &mut Context<T::Key>, taken: Take<Queued<T>>) -> Option<Job<T>> {
+        match taken {
+            Take::Job(queued) => return self.start(context, queued),
+            Take::Aside(recruit) => {
+                self.role = Role::Recruiter;
+                self.engine.recruit(recruit);
+            }
+            Take::Idle => self.role = Role::Idle,
+            Take::Leave => self.role = Role::Gone,
+        }
+        self.flush();
+        if !self.engine.ready.is_first_come() {
+            self.wake_router_if_refused();
+        }
+        None
+    }
+
+    /// Wakes the router, which starts the jobs that the rate holds back.
+    #[cold]
+    fn wake_router_if_refused(&self) {
+        let is_refused = self.engine.ready.refused_until().is_some();
+        if is_refused {
+            self.engine.shutdown.wake_router();
         }
     }
 }
 
-/// Awaits the sink's answer. The first `Pending` makes the runner a holder.
-async fn deliver<T: Spec>(
-    letter: &LetterInFlight<T>,
-    slot: &mut RunnerSlot<T>,
-) -> Result<(), Undelivered> {
-    let mut delivery = pin!(Some(letter.deliver()));
-    let accepted = poll_fn(|cx| {
-        let is_first = !slot.holds();
-        if !is_first && letter.has_lost_lease(cx) {
-            return Poll::Ready(Err(Undelivered::Unleased));
+impl<T: Spec> Drop for Runner<T> {
+    fn drop(&mut self) {
+        let Self { role, number, .. } = *self;
+        if role == Role::Holder {
+            self.engine.probe.hot_keys.ready(number);
         }
-        let polled = attempt::poll_delivery(delivery.as_mut(), cx);
-        if polled.is_pending() {
-            slot.hold(letter.head());
-            if letter.is_revoked(cx) {
-                let why = "its source took the message back".to_owned();
-                return Poll::Ready(Err(Undelivered::Refused(why)));
-            }
-            if is_first && letter.has_lost_lease(cx) {
-                return Poll::Ready(Err(Undelivered::Unleased));
-            }
+        if std::thread::panicking() {
+            // Panics of handlers are caught. This one came from a key's own `Eq`, `Clone` or
+            // `Drop`, and the runner's job is lost.
+            self.engine.settlement.count_lost_messages();
         }
-        polled.map_err(Undelivered::Refused)
-    })
-    .await;
-    slot.engine().probe.drop_future(|| delivery.set(None));
-    accepted
+        self.flush();
+        let recruit = self.engine.ready.lost(role, number);
+        // From now on another runner may get this number.
+        self.engine.runners.remove(number);
+        self.engine.recruit(recruit);
+        self.engine.shutdown.wake_router();
+        self.engine.end_orphaned();
+    }
 }

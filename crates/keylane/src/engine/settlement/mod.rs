@@ -6,8 +6,6 @@ pub(crate) use outcome::Outcome;
 mod tally;
 pub(crate) use tally::Tally;
 
-mod count;
-
 mod answer;
 
 mod settle;

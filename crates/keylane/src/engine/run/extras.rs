@@ -1,18 +1,14 @@
-//! One attempt: polls the user's future and catches all that it can do wrong.
+//! What few attempts need: a span, a measurement, a time-out.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{self, Poll};
 
 use keylane_rt::Arc;
 use keylane_rt::clock::{self, Alarm};
-use keylane_rt::unwind::caught;
 
 use crate::adaptive::Started;
 use crate::engine::Engine;
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::observe::PollMark;
 use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
 use crate::types::Spec;
@@ -21,7 +17,7 @@ use crate::types::Spec;
 /// flight has one.
 #[derive(Debug)]
 pub(super) struct AttemptExtras<E> {
-    span: Option<tracing::Span>,
+    pub(super) span: Option<tracing::Span>,
     /// The measurement, where the concurrency is adaptive.
     started: Option<Started>,
     /// The timer, set once a handler with a time-out has returned `Pending`.
@@ -118,47 +114,6 @@ impl<T: Spec> Engine<T> {
             self.measure(&started, answer);
         }
     }
-}
-
-/// Polls a handler's future once. A panic becomes a failure.
-#[inline]
-pub(super) fn poll<F, O, X, E>(
-    future: Pin<&mut Option<F>>,
-    cx: &mut task::Context<'_>,
-    watched: &Option<Box<AttemptExtras<E>>>,
-    engine: usize,
-    hash: u64,
-) -> Poll<Result<O, Box<Failure<E>>>>
-where
-    F: Future<Output = Result<O, X>>,
-    X: Into<Failure<E>>,
-{
-    let future = future
-        .as_pin_mut()
-        .expect("an attempt is polled until it is ready");
-    let span = watched.as_ref().and_then(|watched| watched.span.as_ref());
-    let _entered = span.map(|span| span.enter());
-    let _mark = PollMark::start(engine, hash);
-    match caught(|| future.poll(cx)) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),
-        Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(Box::new(error.into()))),
-        Err(text) => Poll::Ready(Err(Box::new(Failure::Panicked(text)))),
-    }
-}
-
-/// Polls the delivery of a dead letter once. A panic of the sink counts as a refusal.
-pub(super) fn poll_delivery<F>(
-    future: Pin<&mut Option<F>>,
-    cx: &mut task::Context<'_>,
-) -> Poll<Result<(), String>>
-where
-    F: Future<Output = Result<(), String>>,
-{
-    let future = future
-        .as_pin_mut()
-        .expect("a delivery is polled until it is ready");
-    caught(|| future.poll(cx)).unwrap_or_else(|text| Poll::Ready(Err(text)))
 }
 
 /// Ready when the deadline of this attempt has passed.
