@@ -59,7 +59,7 @@ fn is_of<K: Eq, V>(key: &K) -> impl Fn(&(HashedKey<K>, V)) -> bool {
 }
 
 #[inline]
-fn is_spent<K: Eq, T, H, G>(key: &K) -> impl Fn(&(HashedKey<K>, LaneCell<T, H, G>)) -> bool {
+fn is_spent<K: Eq, T, H, G>(key: &K) -> impl Fn(&Entry<K, T, H, G>) -> bool {
     move |(hashed, lane)| hashed.key == *key && lane.get().is_spent()
 }
 
@@ -73,7 +73,7 @@ fn hash_of<K, V>((hashed, _): &(HashedKey<K>, V)) -> u64 {
     hashed.hash
 }
 
-type LaneCell<T, H, G> = SharedValue<Lane<T, H, G>>;
+type Entry<K, T, H, G> = (HashedKey<K>, SharedValue<Lane<T, H, G>>);
 
 type Unasked = BuildHasherDefault<DefaultHasher>;
 

@@ -104,6 +104,10 @@ where
         finished: FinishedAttempt<T>,
     ) -> Option<Queued<T>> {
         match finished {
+            // What is returned as it is, is not moved.
+            FinishedAttempt::Settled(hash) if engine.table.leases.is_none() => {
+                engine.decisions.advance(context.key.take(), hash)
+            }
             FinishedAttempt::Settled(hash) => {
                 let mut next = engine.decisions.advance(context.key.take(), hash);
                 engine.starts.hand_lease_on(context, &mut next);
