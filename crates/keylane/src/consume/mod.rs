@@ -120,19 +120,17 @@ pub use intake::{Intake, Stop};
 
 mod control;
 
-mod held;
-
-mod parts;
-
 mod waiting;
 
 mod aside;
+
+mod room;
 
 mod inlet;
 
 mod guard;
 
-mod revocation;
+mod port;
 
 mod driver;
 

@@ -138,7 +138,7 @@ pub(crate) use outcome::Tally;
 mod laneless;
 
 mod sources;
-pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources};
+pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot};
 
 mod admit;
 
@@ -159,6 +159,7 @@ pub use end::{HandedBack, Report};
 
 // What all of them share.
 mod room;
+pub(crate) use room::Room;
 
 mod clocks;
 

@@ -1,5 +1,10 @@
 //! The task that owns a source.
 //!
+//! `core/` decides, and knows neither Tokio nor a clock. The other files are the task: it polls,
+//! tells the core what it has polled, and carries out what the core answers. `machine.rs` has what
+//! is done at once, `run.rs` the loop and the calls of the source. `simulation.rs` tries the core
+//! against a model of a source, without a task.
+//!
 //! # How it ends
 //!
 //! 1. It is asked to stop, the source comes to its end, or the dispatcher closes: nothing more is
@@ -11,21 +16,22 @@
 //! 4. Nothing is held any more: the acks are confirmed, and the source is closed.
 //! 5. The report stands.
 
+mod core;
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod simulation;
+
 mod call;
 
-mod state;
-pub(super) use state::Driver;
+mod machine;
+
+mod wait;
 
 mod opening;
 
-mod parts;
+mod run;
+pub(super) use run::Driver;
 
 mod receiving;
 
-mod settling;
-
-mod revoking;
-
-mod stopping;
-
-mod run;
+mod letters;
