@@ -8,7 +8,7 @@ use keylane_source::{Source, SourceLetter};
 
 use super::call::call;
 use super::core::Trouble;
-use super::run::Driver;
+use super::task::Driver;
 use crate::engine::LetterRequest;
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>
@@ -29,7 +29,7 @@ where
             done,
         } = letter;
         let machine = &mut self.machine;
-        let kept = match machine.core.letter_of(slot) {
+        let kept = match machine.core.position_of(slot) {
             None => Err("the generation of the message has ended".to_owned()),
             // It was kept, and those of messages that it stands for were not.
             Some(_) if machine.port.has_letter(slot) => Ok(()),
@@ -39,7 +39,7 @@ where
                 let kept = call(limit, self.source.dead_letter(letter)).await;
                 if kept.is_ok() {
                     machine.port.set_letter(slot);
-                    machine.core.letter_kept(slot);
+                    machine.core.ledger.letter_kept(slot);
                 }
                 let why = kept.as_ref().err().map(Trouble::to_string);
                 if let Err(late @ Trouble::Late(_)) = kept {

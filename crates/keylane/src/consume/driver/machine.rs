@@ -119,7 +119,7 @@ where
             }
             Action::GiveBack(slots, unplaced) => self.give_back(slots, unplaced),
             Action::DropUnread => {
-                self.core.unread(self.deliveries.len());
+                self.core.ledger.unread(self.deliveries.len());
                 dropped(self.deliveries.take());
             }
             Action::Fail(trouble) => self.core.failed(&trouble, clock::now()),
@@ -137,7 +137,7 @@ where
     /// Takes in what the source has handed over.
     pub(super) fn take_in(&mut self, now: Instant) {
         let mut taken = self.deliveries.take();
-        let takes_in = self.core.takes_in();
+        let takes_in = !self.core.phase().stops();
         let mut refused = 0;
         for delivery in taken.drain(..) {
             let Some((slot, message)) = self.hold(delivery) else {
@@ -174,21 +174,23 @@ where
         if let (Some(guard), Some(position)) = (&self.guard, guarded) {
             guard.set(slot, position);
         }
-        if attempts > 0 && self.core.is_marked(slot) {
+        if attempts > 0 && self.core.ledger.is_marked(slot) {
             self.port.set_attempts(slot, attempts);
         }
         Some((slot, message))
     }
 
-    /// Takes in messages that were settled before they run.
-    pub(super) fn take_in_settled(&mut self, taken: &mut Vec<Delivery<M, P>>) {
+    /// Takes in messages that were settled before they run. Returns how many of them cannot.
+    pub(super) fn take_in_settled(&mut self, taken: &mut Vec<Delivery<M, P>>) -> usize {
+        let mut refused = 0;
         for delivery in taken.drain(..) {
             let pushed = caught(|| self.inlet.push(delivery.message, None));
             if !matches!(pushed, Ok(Ok(()))) {
                 dropped(pushed);
-                self.core.refused_settled();
+                refused += 1;
             }
         }
+        refused
     }
 
     /// Places what there is room for. If the key's own code panics, it is not known what was
@@ -202,7 +204,7 @@ where
             }
         }
         for slot in self.inlet.aside.take_deferred() {
-            self.core.deferred(slot);
+            self.core.ledger.set_bytes(slot, 0);
         }
     }
 
@@ -248,16 +250,14 @@ where
     pub(super) fn settle(&mut self, settled: &mut Vec<(u32, Outcome)>, now: Instant) {
         let mut placed = Ok(());
         for (slot, outcome) in settled.iter_mut() {
-            if self.core.is_marked(*slot) {
+            if self.core.ledger.is_marked(*slot) {
                 *outcome = self.port.clear_slot(*slot, *outcome);
             }
             placed = placed.and(caught(|| self.inlet.settled(*slot)));
         }
-        self.core.settled(settled.drain(..), now);
         // As in `place`.
-        if let Err(text) = placed {
-            self.core.fail_after(Trouble::Failed(panicked(&text)));
-        }
+        let trouble = placed.err().map(|text| Trouble::Failed(panicked(&text)));
+        self.core.settled(settled.drain(..), trouble, now);
     }
 
     fn publish(&self) {
@@ -325,7 +325,7 @@ where
 impl<K, M, O, E, P> Machine<K, M, O, E, P> {
     /// The driver has ended: the report stands.
     pub(super) fn end(&self) {
-        self.control.end(self.core.unconfirmed());
+        self.control.end(self.core.ledger.unconfirmed());
     }
 }
 

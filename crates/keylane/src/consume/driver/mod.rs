@@ -2,8 +2,8 @@
 //!
 //! `core/` decides, and knows neither Tokio nor a clock. The other files are the task: it polls,
 //! tells the core what it has polled, and carries out what the core answers. `machine.rs` has what
-//! is done at once, `run.rs` the loop and the calls of the source. `simulation.rs` tries the core
-//! against a model of a source, without a task.
+//! is done at once, `task.rs` the calls of the source, `run.rs` the loop. `simulation.rs` tries the
+//! core against a model of a source, without a task.
 //!
 //! # How it ends
 //!
@@ -25,13 +25,15 @@ mod call;
 
 mod machine;
 
-mod wait;
+mod task;
+pub(super) use task::Driver;
 
 mod opening;
-
-mod run;
-pub(super) use run::Driver;
 
 mod receiving;
 
 mod letters;
+
+mod wait;
+
+mod run;

@@ -14,7 +14,7 @@ use keylane_source::{Source, SourceError};
 use super::super::control::Command;
 use super::call::alarm_after;
 use super::core::{SWEEP, Trouble, later};
-use super::run::Driver;
+use super::task::Driver;
 
 /// What happens while the source is opened.
 enum Opening {
@@ -45,7 +45,7 @@ where
         let mut alarm = alarm_after(limit);
         let mut look = Alarm::new(later(clock::now(), SWEEP));
         let mut open = pin!(AssertUnwindSafe(source.open()).catch_unwind());
-        while machine.core.is_opening() {
+        while machine.core.phase().is_opening() {
             let next = poll_fn(|cx| {
                 if let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
                     return Poll::Ready(Opening::Command(command));
@@ -71,7 +71,7 @@ where
                     look.reset(later(now, SWEEP));
                     match machine.inlet.is_closed() {
                         true => core.closed(now),
-                        false => core.ask_held(),
+                        false => core.look(),
                     }
                 }
             }

@@ -9,7 +9,7 @@ use keylane_source::{Deliveries, Outcome, Settlement, Source};
 
 use super::call::call;
 use super::core::{Trouble, later};
-use super::run::Driver;
+use super::task::Driver;
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>
 where
@@ -48,13 +48,13 @@ where
             .map(|delivery| Settlement::new(delivery.position.clone(), Outcome::Done));
         let told: Vec<_> = told.collect();
         let answer = self.tell_and_confirm(&told).await;
-        let (core, now) = (&mut self.machine.core, clock::now());
-        core.took_in(0, dead_lettered, now);
+        let now = clock::now();
         if answer.is_err() {
             dropped(taken.drain(..));
         }
-        core.settled_first(told.len() as u64, answer, now);
-        self.machine.take_in_settled(&mut taken);
+        self.machine.core.settled_first(told.len(), answer, now);
+        let refused = self.machine.take_in_settled(&mut taken);
+        self.machine.core.took_in(refused, dead_lettered, now);
         self.machine.deliveries.reuse(taken);
     }
 
@@ -67,7 +67,10 @@ where
     /// Reads deferred messages again that are about to go in.
     pub(super) async fn read_deferred(&mut self) {
         while let Some((lane, slots)) = self.machine.inlet.next_to_read() {
-            let (slots, positions) = self.machine.core.to_read(slots);
+            let core = &self.machine.core;
+            let told = slots.into_iter();
+            let told = told.filter_map(|slot| Some((slot, core.position_of(slot)?)));
+            let (slots, positions): (Vec<_>, Vec<_>) = told.unzip();
             if positions.is_empty() {
                 continue;
             }
@@ -79,7 +82,7 @@ where
                 Err(trouble) => self.machine.core.failed(&trouble, clock::now()),
             }
             self.carry_out().await;
-            if !self.machine.core.is_open() {
+            if !self.machine.core.phase().is_open() {
                 return;
             }
         }
@@ -99,7 +102,7 @@ where
         for (slot, position) in slots.into_iter().zip(positions) {
             match read.next_if(|delivery| delivery.position == *position) {
                 Some(delivery) => {
-                    core.read(slot, delivery.bytes);
+                    core.ledger.set_bytes(slot, delivery.bytes);
                     found.push((slot, delivery.message));
                 }
                 None => missing.push(slot),

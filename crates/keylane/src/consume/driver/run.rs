@@ -1,4 +1,4 @@
-//! The loop, and the calls of the source.
+//! The loop: what wakes the driver, and what it does then.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -6,30 +6,13 @@ use std::hash::Hash;
 use std::pin::pin;
 use std::task::Poll;
 
+use keylane_rt as rt;
 use keylane_rt::clock::{self, Alarm, Instant};
-use keylane_rt::{self as rt, Arc, mpsc};
-use keylane_source::{Features, Outcome, Received, Source, SourceError};
+use keylane_source::{Received, Source, SourceError};
 
-use super::super::control::{Command, Control};
-use super::super::settings::IntakeSettings;
-use super::call::call;
-use super::core::{Call, Trouble};
-use super::machine::Machine;
+use super::core::Trouble;
+use super::task::Driver;
 use super::wait::{Wakeup, poll_room, poll_source};
-use crate::dispatcher::Dispatcher;
-use crate::engine::LetterRequest;
-use crate::error::ConsumeError;
-
-pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
-    pub(super) source: S,
-    pub(super) machine: Machine<K, M, O, E, S::Position>,
-    pub(super) commands: mpsc::UnboundedReceiver<Command>,
-    settled: Vec<(u32, Outcome)>,
-    letters: Vec<LetterRequest>,
-    /// Whether the source is asked first in the next turn, so that neither side waits for ever.
-    source_first: bool,
-    alarm: Option<Alarm>,
-}
 
 impl<K, M, O, E, S> Driver<K, M, O, E, S>
 where
@@ -39,24 +22,6 @@ where
     E: fmt::Debug + Send + Sync + 'static,
     S: Source<Message = M>,
 {
-    pub(in super::super) fn new(
-        dispatcher: Dispatcher<K, M, O, E>,
-        (source, features): (S, Features),
-        settings: IntakeSettings,
-        control: Arc<Control>,
-        commands: mpsc::UnboundedReceiver<Command>,
-    ) -> Result<Self, ConsumeError> {
-        Ok(Self {
-            machine: Machine::new(dispatcher, &source, features, settings, control)?,
-            source,
-            commands,
-            settled: Vec::new(),
-            letters: Vec::new(),
-            source_first: false,
-            alarm: None,
-        })
-    }
-
     pub(in super::super) async fn run(mut self) {
         loop {
             self.open_if_due().await;
@@ -88,39 +53,12 @@ where
         self.machine.end();
     }
 
-    /// Does what the core has decided, until nothing is left of it.
-    pub(super) async fn carry_out(&mut self) {
-        while let Some(call) = self.machine.next_call() {
-            match call {
-                Call::Open => self.open().await,
-                call => {
-                    let answer = self.call(&call).await;
-                    self.machine.core.answered(call, answer, clock::now());
-                }
-            }
-        }
-    }
-
-    async fn call(&mut self, what: &Call<S::Position>) -> Result<(), Trouble> {
-        let limit = self.machine.core.settings().stall_after;
-        let source = &mut self.source;
-        match what {
-            // It has a way of its own: a stop does not wait for it.
-            Call::Open => Ok(()),
-            Call::Settle(told) => call(limit, source.settle(told)).await,
-            Call::Confirm => call(limit, source.confirm()).await,
-            Call::Release(generations) => call(limit, source.release(generations)).await,
-            Call::Extend(positions) => call(limit, source.extend(positions)).await,
-            Call::Close => call(limit, source.close()).await,
-        }
-    }
-
     /// Opens the source if it is time. A closed dispatcher takes nothing.
     async fn open_if_due(&mut self) {
         let core = &mut self.machine.core;
         match self.machine.inlet.is_closed() {
             true => core.closed(clock::now()),
-            false if core.is_open() => return,
+            false if core.phase().is_open() => return,
             false => core.open_if_due(clock::now()),
         }
         self.carry_out().await;
@@ -197,8 +135,6 @@ where
 
     /// Reads what has settled, and letters.
     async fn read_news(&mut self, now: Instant) {
-        let core = &mut self.machine.core;
-        core.reads_settled(now);
         let mut settled = std::mem::take(&mut self.settled);
         self.machine.settle(&mut settled, now);
         self.carry_out().await;
@@ -230,7 +166,7 @@ where
             Ok(Received::Idle) => core.idle(),
             Ok(Received::Revoked(generations)) => core.revoked(generations, now),
             Ok(Received::Lost(generations)) => core.lost(generations, now),
-            Ok(Received::Recalled(positions)) => core.recalled(&positions),
+            Ok(Received::Recalled(positions)) => core.recalled(&positions, now),
             Ok(Received::End) => core.ended(),
             Err(error) => core.failed(&Trouble::Failed(error), now),
         }

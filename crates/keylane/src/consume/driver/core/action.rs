@@ -80,6 +80,18 @@ impl<P> Actions<P> {
         self.new.push(action);
     }
 
+    pub(super) fn publish(&mut self) {
+        self.push(Action::Publish);
+    }
+
+    pub(super) fn report_failure(&mut self, why: String) {
+        self.push(Action::ReportFailure(why));
+    }
+
+    pub(super) fn notify(&mut self, what: SourceEvent) {
+        self.push(Action::Notify(what));
+    }
+
     pub(super) fn call(&mut self, call: Call<P>) {
         self.push(Action::Call(call));
     }

@@ -15,13 +15,13 @@ impl<P: Clone + PartialEq> Core<P> {
             Command::Resume => self.phase.flow(Flow::On),
             Command::Stop(at) => return self.stop(at),
         }
-        self.publish();
+        self.actions.publish();
     }
 
     /// Nothing more is taken in, and what has not started goes back at this time.
     pub(super) fn stop(&mut self, at: Option<Instant>) {
         if self.phase.stop(at) {
-            self.publish();
+            self.actions.publish();
         }
     }
 
@@ -38,18 +38,16 @@ impl<P: Clone + PartialEq> Core<P> {
             Phase::Running(_) => self.stop(None),
             Phase::Stopping { .. } | Phase::Closing(_) => {}
         }
-        let unplaceable = self.unplaceable.drain(..).map(|(_, slot)| slot).collect();
-        let back = Action::GiveBack(unplaceable, Unplaced::All);
-        self.actions.push(back);
+        let actions = &mut self.actions;
+        self.ledger.give_back_refused(Unplaced::All, now, actions);
     }
 
     /// Nothing is left, or the dispatcher has ended: what was told is confirmed, and the source is
     /// closed.
     pub(in super::super) fn finish(&mut self, now: Instant) {
         self.phase.finish();
-        self.unplaceable.clear();
         // What was lost with a panic, and what a closed dispatcher never took.
-        let left = self.held.slots(|_| true);
+        let left = self.ledger.take_left();
         match left.is_empty() {
             true => self.release_finished(now),
             false => self.actions.push(Action::GiveBack(left, Unplaced::None)),
@@ -58,6 +56,6 @@ impl<P: Clone + PartialEq> Core<P> {
             self.actions.call(Call::Confirm);
             self.actions.call(Call::Close);
         }
-        self.actions.push(Action::Notify(SourceEvent::Ended));
+        self.actions.notify(SourceEvent::Ended);
     }
 }

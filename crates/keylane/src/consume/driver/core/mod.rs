@@ -34,14 +34,20 @@ mod phase;
 
 mod silence;
 
+mod failures;
+
 mod held;
 
 mod unconfirmed;
 
 mod counts;
 
+mod ledger;
+
 mod revocation;
 pub(super) use revocation::SWEEP;
+
+mod revocations;
 
 mod parts;
 pub(super) use parts::Saying;

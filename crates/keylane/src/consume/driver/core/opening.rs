@@ -19,14 +19,14 @@ impl<P: Clone + PartialEq> Core<P> {
     pub(in super::super) fn opened(&mut self, now: Instant) {
         self.silence.end(now);
         self.phase.opened();
-        if self.failures > 0 {
+        if self.failures.any() {
             self.actions.push(Action::SayOpenAgain);
         }
         if self.parts.forget() {
             self.actions.push(Action::ShowParts(Vec::new()));
         }
-        self.publish();
-        self.actions.push(Action::Notify(SourceEvent::Opened));
+        self.actions.publish();
+        self.actions.notify(SourceEvent::Opened);
     }
 
     pub(in super::super) fn open_failed(&mut self, trouble: &Trouble, now: Instant) {
@@ -34,11 +34,11 @@ impl<P: Clone + PartialEq> Core<P> {
             Trouble::Failed(ref error) => error.to_string(),
             Trouble::Late(lasted) => {
                 let stalled = SourceEvent::Stalled { lasted };
-                self.actions.push(Action::Notify(stalled));
+                self.actions.notify(stalled);
                 "`open` did not return in time".to_owned()
             }
         };
-        self.report_failure(why);
-        self.open_later(now);
+        self.actions.report_failure(why);
+        self.phase.failed(self.failures.open_at(now));
     }
 }

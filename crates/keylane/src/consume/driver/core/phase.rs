@@ -6,7 +6,7 @@ use super::super::super::report::IntakeState;
 
 /// How far the driver is. Its functions are the only transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(in super::super) enum Phase {
     /// The source is not open, and is opened at this time.
     Waiting { open_at: Instant, flow: Flow },
     /// A call of `open` is under way.
@@ -21,14 +21,14 @@ pub(super) enum Phase {
 
 /// Whether the user lets messages in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(in super::super) enum Flow {
     On,
     Paused,
 }
 
 /// What the source is to a driver that stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
+pub(in super::super) enum Link {
     /// It is open, and may have news of its generations.
     Open,
     /// It is open and has said that nothing more comes.
@@ -39,7 +39,7 @@ pub(super) enum Link {
 
 /// What becomes of messages that have not started when the driver stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unstarted {
+pub(in super::super) enum Unstarted {
     Stay,
     GoBackAt(Instant),
     WentBack,
@@ -47,7 +47,7 @@ pub(super) enum Unstarted {
 
 impl Phase {
     /// Whether the source takes calls.
-    pub(super) fn is_open(self) -> bool {
+    pub(in super::super) fn is_open(self) -> bool {
         match self {
             Self::Waiting { .. } | Self::Opening(_) => false,
             Self::Running(_) => true,
@@ -64,6 +64,10 @@ impl Phase {
         }
     }
 
+    pub(in super::super) fn is_opening(self) -> bool {
+        matches!(self, Self::Opening(_))
+    }
+
     pub(super) fn is_running(self) -> bool {
         matches!(self, Self::Running(_))
     }
@@ -78,7 +82,7 @@ impl Phase {
     }
 
     /// Whether the driver stops: nothing goes into the lanes.
-    pub(super) fn stops(self) -> bool {
+    pub(in super::super) fn stops(self) -> bool {
         matches!(self, Self::Stopping { .. } | Self::Closing(_))
     }
 

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use keylane_rt::clock::Instant;
 
-use super::action::{Action, Call};
+use super::action::{Action, Call, Unplaced};
 use super::held::GenerationState;
 use super::state::Core;
 use super::trouble::{FAR, Trouble, later};
-use crate::engine::Revoked;
 
 /// With less than this share of `held` free, what settles is read in batches of that share: the
 /// source could hand over no more than what has settled, and each turn costs as much as several
@@ -56,12 +55,12 @@ impl<P: Clone + PartialEq> Core<P> {
         let most = self.terms.most_held;
         let takes_in = self.phase.is_running() && !inlet.is_closed;
         let is_paused = self.phase.is_paused();
-        let room_bytes = settings.held_bytes.saturating_sub(self.held.bytes());
+        let room_bytes = settings.held_bytes.saturating_sub(self.ledger.held.bytes());
         let room = match takes_in && !is_paused && room_bytes > 0 {
             false => 0,
             // What is settled before it runs is not held.
             true => {
-                let here = self.held.len().max(inlet.len);
+                let here = self.ledger.held.len().max(inlet.len);
                 most.saturating_sub(here.saturating_sub(inlet.deferred))
             }
         };
@@ -85,19 +84,18 @@ impl<P: Clone + PartialEq> Core<P> {
         let is_open = self.phase.is_open();
         let stall_after = self.terms.settings.stall_after;
         let stalls = self.phase.is_running() && stall_after < FAR;
-        let extends = is_open && self.held.len() > 0 && self.terms.features.lease_of().is_some();
-        let once = [
+        let extends =
+            is_open && self.ledger.held.len() > 0 && self.terms.features.lease_of().is_some();
+        let all = [
             self.phase.wake_at(),
             stalls.then(|| self.silence.lasts(stall_after)),
             extends.then_some(self.extend_at),
-            self.unconfirmed.confirm_at().filter(|_| is_open),
+            self.ledger.unconfirmed.confirm_at().filter(|_| is_open),
             self.parts.wake_at(),
+            self.revocations.wake_at(),
+            self.ledger.wake_at(),
         ];
-        let revocations = self.revocations.iter();
-        let revocations = revocations.map(|revocation| revocation.wake_at());
-        let unplaceable = self.unplaceable.iter().map(|(at, _)| *at);
-        let all = once.into_iter().flatten().chain(revocations);
-        all.chain(unplaceable).min()
+        all.into_iter().flatten().min()
     }
 
     /// Does what is due by the clock.
@@ -105,42 +103,45 @@ impl<P: Clone + PartialEq> Core<P> {
         for saying in self.parts.due(now) {
             self.actions.push(Action::Say(saying));
         }
-        self.follow_revocations(now);
+        let (ledger, actions) = (&mut self.ledger, &mut self.actions);
+        if self.revocations.follow(now, ledger, actions) {
+            self.look();
+        }
+        self.release_finished(now);
         let stall_after = self.terms.settings.stall_after;
         if self.phase.is_running() && stall_after < FAR && now >= self.silence.lasts(stall_after) {
             let lasted = self.silence.lasted(now);
             return self.failed(&Trouble::Late(lasted), now);
         }
         if self.phase.hands_back(now) {
-            self.held.end(GenerationState::Revoked, |_| true);
-            self.begin_revocation(None, false, Revoked::Unstarted, now);
+            self.ledger.held.end(GenerationState::Revoked, |_| true);
+            self.revocations
+                .begin_all(now, &mut self.ledger, &mut self.actions);
         }
-        self.give_back_due(now);
+        let (ledger, actions) = (&mut self.ledger, &mut self.actions);
+        ledger.give_back_refused(Unplaced::None, now, actions);
         if self.phase.is_open() {
-            self.extend(now);
-            self.confirm(now);
+            self.serve_source(now);
         }
     }
 
-    fn extend(&mut self, now: Instant) {
+    /// Extends leases, confirms acks.
+    fn serve_source(&mut self, now: Instant) {
         if let Some(lease) = self.terms.features.lease_of()
             && now >= self.extend_at
         {
             self.extend_at = later(now, lease / 3);
             // Also what is revoked, as long as it is here.
             let over = GenerationState::Over;
-            let ours = self.held.positions(|held| held.standing != over);
+            let ours = self.ledger.held.positions(|held| held.standing != over);
             let ours: Vec<P> = ours.into_iter().map(|(_, position)| position).collect();
             if !ours.is_empty() {
                 self.actions.call(Call::Extend(ours));
             }
         }
-    }
-
-    fn confirm(&mut self, now: Instant) {
-        if self.unconfirmed.confirm_at().is_some_and(|at| now >= at) {
-            let again_at = later(now, self.terms.settings.confirm_every);
-            self.unconfirmed.ask(again_at);
+        let unconfirmed = &mut self.ledger.unconfirmed;
+        if unconfirmed.confirm_at().is_some_and(|at| now >= at) {
+            unconfirmed.ask(later(now, self.terms.settings.confirm_every));
             self.actions.call(Call::Confirm);
         }
     }
