@@ -86,7 +86,7 @@ impl Phase {
         matches!(self, Self::Stopping { .. } | Self::Closing(_))
     }
 
-    pub(super) fn is_closing(self) -> bool {
+    pub(in super::super) fn is_closing(self) -> bool {
         matches!(self, Self::Closing(_))
     }
 
