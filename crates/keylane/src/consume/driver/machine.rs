@@ -122,6 +122,7 @@ where
                 self.core.ledger.unread(self.deliveries.len());
                 dropped(self.deliveries.take());
             }
+            Action::Serve => self.core.serve(clock::now()),
             Action::Fail(trouble) => self.core.failed(&trouble, clock::now()),
             Action::Publish => self.publish(),
             Action::ShowParts(failed) => self.control.publish(|stats| stats.failed_parts = failed),

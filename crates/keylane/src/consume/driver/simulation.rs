@@ -568,9 +568,9 @@ impl World {
             return;
         }
         self.core.heard(self.now);
-        match self.choices.below(6) {
-            0..=3 => self.core.idle(),
-            4 => {
+        match self.choices.below(20) {
+            0..=16 => self.core.idle(),
+            17..=18 => {
                 self.source.fail();
                 self.core.failed(&trouble(), self.now);
             }
@@ -583,11 +583,11 @@ impl World {
     }
 
     fn use_handle(&mut self) {
-        match self.choices.below(12) {
-            0..=3 => self.command(Command::Pause),
-            4..=8 => self.command(Command::Resume),
-            9 => self.command(Command::Stop(None)),
-            10 => {
+        match self.choices.below(32) {
+            0..=8 => self.command(Command::Pause),
+            9..=28 => self.command(Command::Resume),
+            29 => self.command(Command::Stop(None)),
+            30 => {
                 let at = self.now + self.choices.below(100) as u32 * MS;
                 self.command(Command::Stop(Some(at)));
             }
@@ -769,6 +769,7 @@ impl World {
                 self.core.ledger.unread(self.unread.len());
                 self.unread.clear();
             }
+            Action::Serve => self.core.serve(self.now),
             Action::Fail(trouble) => {
                 self.source.fail();
                 self.core.failed(&trouble, self.now);
@@ -830,7 +831,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(testkit_cases::cases(2_000))]
+    #![proptest_config(testkit_cases::cases(3_000))]
 
     #[test]
     fn the_core_keeps_what_it_promises(numbers in prop::collection::vec(any::<u8>(), 0..900)) {

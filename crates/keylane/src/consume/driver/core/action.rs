@@ -28,6 +28,8 @@ pub(in super::super) enum Action<P> {
     GiveBack(Vec<u32>, Unplaced),
     /// Drop what the source has pushed and was not taken in, and report how much that was.
     DropUnread,
+    /// Have the core extend leases and confirm acks, as far as that is due.
+    Serve,
     /// The source has failed for this reason, found after the settlements that come first.
     Fail(Trouble),
     /// Show the counters and the state.

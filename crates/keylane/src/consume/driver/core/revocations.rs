@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_rt::clock::Instant;
 use keylane_source::Generation;
 
-use super::action::{Actions, Call, Unplaced};
+use super::action::{Actions, Unplaced};
 use super::held::GenerationState;
 use super::ledger::Ledger;
 use super::revocation::{Due, Revocation};
@@ -15,6 +15,8 @@ use crate::watching::SourceEvent;
 #[derive(Debug)]
 pub(super) struct Revocations {
     list: Vec<Revocation>,
+    /// Generations that the source waits for, and whose attempts do not end in time.
+    overdue: Vec<Vec<Generation>>,
     /// How long attempts in flight may go on.
     within: Duration,
 }
@@ -23,6 +25,7 @@ impl Revocations {
     pub(super) fn new(within: Duration) -> Self {
         Self {
             list: Vec::new(),
+            overdue: Vec::new(),
             within,
         }
     }
@@ -80,6 +83,7 @@ impl Revocations {
 
     /// The source has failed, and waits for none of them.
     pub(super) fn lose_all(&mut self) {
+        self.overdue.clear();
         for revocation in &mut self.list {
             revocation.is_told = false;
         }
@@ -107,10 +111,25 @@ impl Revocations {
                     is_swept = true;
                 }
                 Due::Drop => ledger.take_back(slots, Revoked::InFlight, actions),
-                Due::GiveUp => give_up(revocation, slots.len(), ledger, actions),
+                Due::GiveUp => {
+                    // Handlers that block their threads. Their outcomes come, and are not told. The
+                    // revocation itself stays until then: what of it has not started must not.
+                    let over = GenerationState::Over;
+                    ledger.held.end(over, |held| revocation.concerns(held));
+                    let messages = slots.len();
+                    actions.notify(SourceEvent::Overdue { messages });
+                    let is_told = std::mem::take(&mut revocation.is_told);
+                    let generations = revocation.generations.clone();
+                    self.overdue.extend(generations.filter(|_| is_told));
+                }
             }
         }
         is_swept
+    }
+
+    /// Takes out the generations that the source waits for in vain.
+    pub(super) fn take_overdue(&mut self) -> Vec<Vec<Generation>> {
+        std::mem::take(&mut self.overdue)
     }
 
     /// Takes out those of which nothing is left. Returns the generations that the source waits for.
@@ -120,25 +139,5 @@ impl Revocations {
         let told = finished.filter(|revocation| revocation.is_told);
         told.filter_map(|revocation| revocation.generations)
             .collect()
-    }
-}
-
-/// Goes on although attempts of a revocation have not ended: handlers that block their threads.
-/// Their outcomes come, and are not told.
-///
-/// The revocation itself stays until they have ended: what of it has not started must not start
-/// now.
-fn give_up<P>(
-    revocation: &mut Revocation,
-    messages: usize,
-    ledger: &mut Ledger<P>,
-    actions: &mut Actions<P>,
-) {
-    let over = GenerationState::Over;
-    ledger.held.end(over, |held| revocation.concerns(held));
-    actions.notify(SourceEvent::Overdue { messages });
-    let is_told = std::mem::take(&mut revocation.is_told);
-    if let Some(generations) = revocation.generations.clone().filter(|_| is_told) {
-        actions.call(Call::Release(generations));
     }
 }

@@ -67,8 +67,12 @@ impl<P: Clone + PartialEq> Core<P> {
         }
     }
 
-    /// Lets the source go on with the revocations of which nothing is left.
+    /// Lets the source go on with the revocations of which nothing is left, or nothing that ends.
+    /// Calls come last: if one fails, nothing that was marked before it may have settled.
     pub(super) fn release_finished(&mut self, now: Instant) {
+        for generations in self.revocations.take_overdue() {
+            self.actions.call(Call::Release(generations));
+        }
         for generations in self.revocations.take_finished(&self.ledger) {
             let again_at = later(now, self.terms.settings.confirm_every);
             self.ledger.unconfirmed.ask(again_at);

@@ -107,26 +107,27 @@ impl<P: Clone + PartialEq> Core<P> {
         if self.revocations.follow(now, ledger, actions) {
             self.look();
         }
-        self.release_finished(now);
         let stall_after = self.terms.settings.stall_after;
-        if self.phase.is_running() && stall_after < FAR && now >= self.silence.lasts(stall_after) {
+        let stalls = self.phase.is_running() && stall_after < FAR;
+        if stalls && now >= self.silence.lasts(stall_after) {
             let lasted = self.silence.lasted(now);
             return self.failed(&Trouble::Late(lasted), now);
         }
-        if self.phase.hands_back(now) {
-            self.ledger.held.end(GenerationState::Revoked, |_| true);
-            self.revocations
-                .begin_all(now, &mut self.ledger, &mut self.actions);
-        }
         let (ledger, actions) = (&mut self.ledger, &mut self.actions);
-        ledger.give_back_refused(Unplaced::None, now, actions);
-        if self.phase.is_open() {
-            self.serve_source(now);
+        if self.phase.hands_back(now) {
+            ledger.held.end(GenerationState::Revoked, |_| true);
+            self.revocations.begin_all(now, ledger, actions);
         }
+        ledger.give_back_refused(Unplaced::None, now, actions);
+        self.release_finished(now);
+        self.actions.push(Action::Serve);
     }
 
-    /// Extends leases, confirms acks.
-    fn serve_source(&mut self, now: Instant) {
+    /// What goes back now has settled: extends leases, confirms acks.
+    pub(in super::super) fn serve(&mut self, now: Instant) {
+        if !self.phase.is_open() {
+            return;
+        }
         if let Some(lease) = self.terms.features.lease_of()
             && now >= self.extend_at
         {
