@@ -78,6 +78,8 @@ struct Message {
 struct SourceModel {
     is_open: bool,
     is_at_end: bool,
+    /// When all generations were over for the last time.
+    failed_at: Option<Instant>,
     generations: BTreeMap<u64, Standing>,
     /// The generation of each position.
     positions: Vec<u64>,
@@ -94,8 +96,9 @@ impl SourceModel {
     }
 
     /// All generations are over, and what is not confirmed comes again.
-    fn fail(&mut self) {
+    fn fail(&mut self, now: Instant) {
         self.is_open = false;
+        self.failed_at = Some(now);
         for standing in self.generations.values_mut() {
             *standing = Standing::Over;
         }
@@ -141,6 +144,7 @@ struct World {
     now: Instant,
     core: Core<u32>,
     most_held: usize,
+    has_guard: bool,
     within: Duration,
     source: SourceModel,
     /// By their slots.
@@ -152,6 +156,9 @@ struct World {
     /// When nothing starts any more.
     hand_back_at: Option<Instant>,
     is_closed: bool,
+    /// At the end, whether what has not started does so, and whether another stop comes sooner.
+    starts_all: bool,
+    stops_twice: bool,
     /// Attempts of a revocation have not ended in time: now, and ever.
     is_overdue: bool,
     was_overdue: bool,
@@ -167,6 +174,7 @@ impl World {
             .held(most_held)
             .revoke_within(within)
             .confirm_every(CONFIRM_EVERY);
+        let has_guard = choices.below(3) == 1;
         let mut features = Features::new().nack();
         if choices.below(2) == 1 {
             features = features.lease(LEASE);
@@ -175,13 +183,16 @@ impl World {
             settings,
             most_held,
             features,
-            has_guard: choices.below(3) == 1,
+            has_guard,
         };
         Self {
+            starts_all: choices.below(2) == 0,
+            stops_twice: choices.below(2) == 0,
             choices,
             now,
             core: Core::new(terms, now),
             most_held,
+            has_guard,
             within,
             source: SourceModel::default(),
             messages: BTreeMap::new(),
@@ -201,16 +212,19 @@ impl World {
             self.turn();
             self.step();
         }
-        if !self.stops {
-            self.command(Command::Stop(Some(self.now + 50 * MS)));
+        self.command(Command::Stop(Some(self.now + 50 * MS)));
+        if self.stops_twice {
+            self.command(Command::Stop(Some(self.now + 10 * MS)));
         }
         for _ in 0..2_000 {
             self.turn();
             if self.is_over() {
                 return self.finish();
             }
-            self.place();
-            (0..4).for_each(|_| self.start());
+            if self.starts_all {
+                self.place();
+                (0..4).for_each(|_| self.start());
+            }
             self.end_attempts();
             self.read_news();
             self.wake();
@@ -246,7 +260,10 @@ impl World {
             6..=7 => self.start(),
             8..=10 => self.end_one(),
             11..=13 => self.read_news(),
-            14..=15 => self.wake(),
+            14..=15 => {
+                let times = [1, 1, 4, 40][self.choices.below(4)];
+                (0..times).for_each(|_| self.wake());
+            }
             16 => self.revoke(&waits),
             17 => self.recall(&waits),
             18 => self.say(&waits),
@@ -308,7 +325,7 @@ impl World {
             9 => self.use_handle(),
             10 => self.read_news(),
             11 => {
-                self.source.fail();
+                self.source.fail(self.now);
                 self.core.failed(&trouble(), self.now);
             }
             _ => {}
@@ -487,7 +504,12 @@ impl World {
         let since = self.source.unconfirmed_since;
         let is_late = since.is_some_and(|since| since + CONFIRM_EVERY <= self.now);
         assert!(!is_late, "nothing was confirmed in time");
+        let has_looked = |at| at + SWEEP <= self.now;
+        let has_looked = self.source.failed_at.is_none_or(has_looked);
         for (number, standing) in &self.source.generations {
+            if *standing == Standing::Over && self.has_guard && has_looked {
+                self.assert_dropped(*number);
+            }
             let Standing::Revoked(since) = *standing else {
                 continue;
             };
@@ -571,7 +593,7 @@ impl World {
         match self.choices.below(20) {
             0..=16 => self.core.idle(),
             17..=18 => {
-                self.source.fail();
+                self.source.fail(self.now);
                 self.core.failed(&trouble(), self.now);
             }
             _ => {
@@ -627,6 +649,8 @@ impl World {
         );
         let stats = self.check_sum();
         assert_eq!(stats.held, self.messages.len(), "what is held");
+        let received = self.source.positions.len() - self.unread.len();
+        assert_eq!(stats.received, received as u64, "what is received");
         assert_eq!(stats.acked, self.source.acked, "what is acked");
         assert_eq!(
             self.core.ledger.unconfirmed(),
@@ -636,6 +660,12 @@ impl World {
             if message.place == Place::InFlight && message.mark == Revoked::InFlight {
                 message.place = returned();
             }
+        }
+        for message in self.messages.values() {
+            let goes = message.mark > Revoked::No;
+            let goes = goes || self.source.standing(message.position) != Standing::Live;
+            let waits = matches!(message.place, Place::Inlet | Place::Parked | Place::Refused);
+            assert!(!(goes && waits), "{} does not go back", message.position);
         }
     }
 
@@ -708,7 +738,7 @@ impl World {
         // The last confirmation is not asked for again, and the source is closed all the same.
         let is_last = matches!(call, Call::Confirm | Call::Close) && self.is_closing();
         if answer.is_err() && !is_last {
-            self.source.fail();
+            self.source.fail(self.now);
         }
         self.core.answered(call, answer, self.now);
     }
@@ -765,13 +795,13 @@ impl World {
             }
             Action::GiveBack(slots, unplaced) => self.give_back(slots, unplaced),
             Action::DropUnread => {
-                self.source.fail();
+                self.source.fail(self.now);
                 self.core.ledger.unread(self.unread.len());
                 self.unread.clear();
             }
             Action::Serve => self.core.serve(self.now),
             Action::Fail(trouble) => {
-                self.source.fail();
+                self.source.fail(self.now);
                 self.core.failed(&trouble, self.now);
             }
             Action::Notify(SourceEvent::Overdue { .. }) => {
