@@ -47,14 +47,15 @@ impl Control {
         change(&mut lock(&self.seen).stats);
     }
 
-    /// The intake has ended, and so many acks were not confirmed. What is still counted as held went
-    /// back: no driver will settle it.
-    pub(super) fn end(&self, unconfirmed: u64) {
+    /// The intake has ended, and so many acks were not confirmed. What is still counted as held
+    /// went back: no driver will settle it. `show` shows the last counters.
+    pub(super) fn end(&self, show: impl FnOnce(&mut IntakeStats), unconfirmed: u64) {
         let mut seen = lock(&self.seen);
         if seen.report.is_some() {
             return;
         }
         let stats = &mut seen.stats;
+        show(stats);
         stats.state = IntakeState::Ended;
         stats.given_back += stats.held as u64;
         (stats.held, stats.held_bytes, stats.aside) = (0, 0, 0);

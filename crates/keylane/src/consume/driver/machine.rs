@@ -326,7 +326,9 @@ where
 impl<K, M, O, E, P> Machine<K, M, O, E, P> {
     /// The driver has ended: the report stands.
     pub(super) fn end(&self) {
-        self.control.end(self.core.ledger.unconfirmed());
+        let ledger = &self.core.ledger;
+        self.control
+            .end(|stats| ledger.show(stats), ledger.unconfirmed());
     }
 }
 

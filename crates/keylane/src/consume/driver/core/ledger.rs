@@ -74,7 +74,7 @@ impl<P> Ledger<P> {
         self.unconfirmed.acks()
     }
 
-    pub(super) fn show(&self, stats: &mut IntakeStats) {
+    pub(in super::super) fn show(&self, stats: &mut IntakeStats) {
         self.counts.show(stats);
         stats.held = self.held.len();
         stats.held_bytes = self.held.bytes();
