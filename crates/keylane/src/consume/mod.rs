@@ -29,8 +29,8 @@
 // again, because a message of a driver that is gone must not settle a message of another driver.
 //
 // **Who decides?**
-// `Core`, a state machine without Tokio, clock and lock. Each thing that the source, the engine, the
-// handle or the clock tells the driver is one function of it. What is to be done comes out as
+// `Core`, a state machine without Tokio, clock and lock. Each thing that the source, the engine,
+// the handle or the clock tells the driver is one function of it. What is to be done comes out as
 // values, and the task of the driver carries them out one by one (`driver/core/mod.rs`). Random
 // runs try it against a model of a source (`driver/simulation.rs`).
 //

@@ -215,3 +215,112 @@ impl Phase {
         *self = Self::Closing(link);
     }
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What each event makes of each phase. `-`: the phase stays.
+    const TABLE: &str = include_str!("phases.txt");
+
+    /// A phase in a word or two. Whether it is paused is not shown.
+    fn name(phase: Phase) -> String {
+        match phase {
+            Phase::Waiting { .. } => "Waiting".to_owned(),
+            Phase::Opening(_) => "Opening".to_owned(),
+            Phase::Running(_) => "Running".to_owned(),
+            Phase::Stopping { link, unstarted } => {
+                let unstarted = match unstarted {
+                    Unstarted::Stay => "Stay",
+                    Unstarted::GoBackAt(_) => "GoBack",
+                    Unstarted::WentBack => "WentBack",
+                };
+                format!("{link:?}+{unstarted}")
+            }
+            Phase::Closing(link) => format!("Closing+{link:?}"),
+        }
+    }
+
+    fn phases(now: Instant) -> Vec<Phase> {
+        let flow = Flow::On;
+        let open_at = now;
+        let begin = [
+            Phase::Waiting { open_at, flow },
+            Phase::Opening(flow),
+            Phase::Running(flow),
+        ];
+        let links = [Link::Open, Link::AtEnd, Link::Closed];
+        let unstarted = [
+            Unstarted::Stay,
+            Unstarted::GoBackAt(now),
+            Unstarted::WentBack,
+        ];
+        let stopping = links
+            .into_iter()
+            .flat_map(|link| unstarted.map(|unstarted| Phase::Stopping { link, unstarted }));
+        let closing = links.map(Phase::Closing);
+        begin.into_iter().chain(stopping).chain(closing).collect()
+    }
+
+    #[test]
+    fn the_table_of_transitions_is_the_committed_one() {
+        type Event = fn(&mut Phase, Instant);
+        let events: [(&str, Event); 8] = [
+            ("opens", |phase, now| drop(phase.opens(now))),
+            ("opened", |phase, _| phase.opened()),
+            ("failed", |phase, now| phase.failed(now)),
+            ("stop", |phase, _| drop(phase.stop(None))),
+            ("stop at", |phase, now| drop(phase.stop(Some(now)))),
+            ("at end", |phase, _| phase.source_ended()),
+            ("hand back", |phase, now| drop(phase.hands_back(now))),
+            ("finish", |phase, _| phase.finish()),
+        ];
+        let now = Instant::now();
+        let mut table = format!("{:<16}", "phase");
+        for (event, _) in &events {
+            table += &format!(" {event:<15}");
+        }
+        for before in phases(now) {
+            table += &format!("\n{:<16}", name(before));
+            for (_, event) in &events {
+                let mut after = before;
+                event(&mut after, now);
+                let after = if after == before {
+                    "-".to_owned()
+                } else {
+                    name(after)
+                };
+                table += &format!(" {after:<15}");
+            }
+        }
+        let lines: Vec<&str> = table.lines().map(str::trim_end).collect();
+        let table = lines.join("\n") + "\n";
+        assert_eq!(
+            table, TABLE,
+            "if this is meant, commit as phases.txt:\n{table}"
+        );
+    }
+
+    #[test]
+    fn a_pause_lasts_until_the_end_of_the_pause() {
+        let now = Instant::now();
+        let open_at = now;
+        let mut phase = Phase::Waiting {
+            open_at,
+            flow: Flow::On,
+        };
+        phase.flow(Flow::Paused);
+        assert!(phase.opens(now));
+        phase.opened();
+        assert_eq!(phase.state(), IntakeState::Paused);
+        phase.failed(now + Duration::from_secs(1));
+        assert!(!phase.opens(now));
+        assert!(phase.opens(now + Duration::from_secs(1)));
+        phase.opened();
+        phase.flow(Flow::On);
+        assert_eq!(phase.state(), IntakeState::Running);
+    }
+}
