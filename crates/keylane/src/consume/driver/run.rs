@@ -87,11 +87,9 @@ where
         let (settled, letters) = (&mut self.settled, &mut self.letters);
         let (machine, commands) = (&mut self.machine, &mut self.commands);
         let (inlet, port, is_behind) = (&mut machine.inlet, &machine.port, machine.is_behind);
-        let until = turn.idle_at.into();
-        machine
-            .deliveries
-            .make_room(turn.room, turn.room_bytes, until);
-        let mut receive = pin!(self.source.receive(&mut machine.deliveries));
+        let deliveries = &mut machine.deliveries;
+        deliveries.make_room(turn.room, turn.room_bytes, turn.idle_at.into());
+        let mut receive = pin!(self.source.receive(deliveries));
         let mut ended = pin!(port.ended());
         poll_fn(|cx| {
             if let Poll::Ready(Some(command)) = commands.poll_recv(cx) {
@@ -107,7 +105,7 @@ where
             if poll_news(turn.least, cx).is_ready() {
                 return Poll::Ready(Wakeup::News);
             }
-            let room = poll_room(inlet, is_behind, cx);
+            let room = poll_room(is_behind, || inlet.poll_room(cx));
             if room.is_ready() {
                 return room;
             }

@@ -1,7 +1,5 @@
 //! What wakes the driver.
 
-use std::fmt;
-use std::hash::Hash;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -9,7 +7,6 @@ use keylane_rt::unwind::caught;
 use keylane_source::{Received, SourceError};
 
 use super::super::control::Command;
-use super::super::inlet::Inlet;
 use super::core::panicked;
 
 /// What woke the driver.
@@ -35,18 +32,8 @@ pub(super) fn poll_source<P>(
 }
 
 /// Polls for room. `is_behind`: there was room already.
-pub(super) fn poll_room<K, M, O, E, P>(
-    inlet: &mut Inlet<K, M, O, E>,
-    is_behind: bool,
-    cx: &mut Context<'_>,
-) -> Poll<Wakeup<P>>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    match caught(|| inlet.poll_room(cx)) {
+pub(super) fn poll_room<P>(is_behind: bool, room: impl FnOnce() -> Poll<()>) -> Poll<Wakeup<P>> {
+    match caught(room) {
         Ok(Poll::Pending) if !is_behind => Poll::Pending,
         Ok(_) => Poll::Ready(Wakeup::Room),
         // As in `Machine::place`.

@@ -15,6 +15,8 @@
 //!   each of them ── stop, end of the source, closed dispatcher ──► Stopping ── finish ──► Closing
 //! ```
 //!
+//! The whole table of transitions is `phases.txt`, and a test compares it with the code.
+//!
 //! # What holds
 //!
 //! 1. A position settles once: with the source, or nowhere once its generation is over.
