@@ -269,13 +269,13 @@ mod tests {
     fn the_table_of_transitions_is_the_committed_one() {
         type Event = fn(&mut Phase, Instant);
         let events: [(&str, Event); 8] = [
-            ("opens", |phase, now| drop(phase.opens(now))),
+            ("opens", |phase, now| _ = phase.opens(now)),
             ("opened", |phase, _| phase.opened()),
             ("failed", |phase, now| phase.failed(now)),
-            ("stop", |phase, _| drop(phase.stop(None))),
-            ("stop at", |phase, now| drop(phase.stop(Some(now)))),
+            ("stop", |phase, _| _ = phase.stop(None)),
+            ("stop at", |phase, now| _ = phase.stop(Some(now))),
             ("at end", |phase, _| phase.source_ended()),
-            ("hand back", |phase, now| drop(phase.hands_back(now))),
+            ("hand back", |phase, now| _ = phase.hands_back(now)),
             ("finish", |phase, _| phase.finish()),
         ];
         let now = Instant::now();
