@@ -160,8 +160,7 @@ impl<P> Ledger<P> {
         self.refused.iter().map(|(at, _)| *at).min()
     }
 
-    /// Marks messages as taken back, and looks for those that have not started: in the lanes, and
-    /// before them.
+    /// Marks messages as taken back, and has the engine look for those that have not started.
     pub(super) fn take_back(&mut self, slots: Vec<u32>, how: Revoked, actions: &mut Actions<P>) {
         self.held.mark(&slots);
         actions.push(Action::Revoke { slots, how });
