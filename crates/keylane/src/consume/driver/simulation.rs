@@ -337,7 +337,7 @@ impl World {
         if self.unread.is_empty() {
             return;
         }
-        let mut refused = 0;
+        let (first, mut refused) = (self.unread[0], 0);
         for position in std::mem::take(&mut self.unread) {
             let generation = Generation(self.source.positions[position as usize]);
             let slot = self.core.received(position, generation, 1, 0);
@@ -366,6 +366,12 @@ impl World {
         }
         self.core.took_in(refused, 0, self.now);
         self.carry_out();
+        let mut here = self.messages.values();
+        let late = here.find(|message| message.position >= first);
+        assert!(
+            !self.stops || late.is_none(),
+            "it stops, and keeps what comes too late"
+        );
     }
 
     fn place(&mut self) {
