@@ -132,3 +132,43 @@ fn take(places: &Semaphore, mut most: usize) -> Result<usize, Closed> {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+    use crate::Dispatcher;
+
+    #[tokio::test]
+    async fn what_no_message_keeps_goes_back() {
+        let dispatcher = Dispatcher::builder(|number: &u64| *number)
+            .capacity(8)
+            .spawn(|_: u64| async move { Ok::<(), std::io::Error>(()) })
+            .unwrap();
+        let room = &dispatcher.engine.room;
+        let free = || room.messages.available_permits();
+        let mut places = InletRoom::none(room);
+        let mut one = || match places.take_for(1, 5) {
+            Take::Taken(one) => one,
+            Take::None | Take::Closed => panic!("there is room"),
+        };
+        let (first, second) = (one(), one());
+        assert_eq!(free(), 3);
+        drop(first);
+        assert_eq!(free(), 4);
+        second.keep();
+        assert_eq!(free(), 4);
+        drop(places);
+        assert_eq!(free(), 7, "one message has its room");
+
+        // The room that it had, as if it had been waited for.
+        let mut waited = InletRoom::of_one(SharedRoom::new(&dispatcher.engine), 3);
+        assert!(
+            waited.split(room, 4).is_none(),
+            "it is for a smaller message"
+        );
+        drop(waited.split(room, 2));
+        drop(waited);
+        assert_eq!(free(), 8);
+    }
+}
