@@ -20,8 +20,8 @@
 //! # What holds
 //!
 //! 1. A position settles once: with the source, or nowhere once its generation is over.
-//! 2. What is handed over in `Stopping` goes back. At the deadline of the stop, so does what has not
-//!    started.
+//! 2. What is handed over in `Stopping` goes back. At the deadline of the stop, so does what has
+//!    not started.
 //! 3. A generation is released after the last settlement of it was told and confirmed, or when
 //!    attempts of it do not end in time; then they are told to nobody.
 //! 4. After a failure no call is left of those that were decided before. What follows from one
