@@ -10,5 +10,8 @@ pub mod unwind;
 mod prehashed;
 pub use prehashed::BuildPrehashed;
 
+mod slots;
+pub use slots::Slots;
+
 mod text;
 pub use text::cut;

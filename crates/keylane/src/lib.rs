@@ -109,7 +109,6 @@ pub mod routing;
 mod observe;
 
 mod random;
-mod slots;
 mod types;
 
 #[cfg(all(test, keylane_shuttle))]

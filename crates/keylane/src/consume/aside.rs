@@ -14,7 +14,7 @@ use keylane_rt::{NumberMap, OwnedSemaphorePermit};
 
 use super::waiting::Waiting;
 use crate::engine::Gate;
-use crate::slots::Slots;
+use keylane_rt::Slots;
 
 /// How many messages of a full lane are kept at least. As many are read again at once. A source
 /// that holds few keeps fewer: one lane is not to have all that it holds.

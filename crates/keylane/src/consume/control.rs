@@ -47,20 +47,20 @@ impl Control {
         change(&mut lock(&self.seen).stats);
     }
 
-    /// The intake has ended. What is still counted as held went back: no driver will settle it.
-    pub(super) fn end(&self, confirmed: bool, unconfirmed: u64) {
+    /// The intake has ended, and so many acks were not confirmed. What is still counted as held
+    /// went back: no driver will settle it. `show` shows the last counters.
+    pub(super) fn end(&self, show: impl FnOnce(&mut IntakeStats), unconfirmed: u64) {
         let mut seen = lock(&self.seen);
         if seen.report.is_some() {
             return;
         }
         let stats = &mut seen.stats;
+        show(stats);
         stats.state = IntakeState::Ended;
         stats.given_back += stats.held as u64;
         (stats.held, stats.held_bytes, stats.aside) = (0, 0, 0);
-        if !confirmed {
-            stats.acked -= unconfirmed;
-            stats.given_back += unconfirmed;
-        }
+        stats.acked -= unconfirmed;
+        stats.given_back += unconfirmed;
         seen.report = Some(IntakeReport {
             received: seen.stats.received,
             acked: seen.stats.acked,

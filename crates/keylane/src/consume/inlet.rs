@@ -4,19 +4,19 @@
 //! aside, with all of its key that come after it.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::hash::Hash;
 use std::task::{Context, Poll};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use keylane_rt::unwind::dropped;
-use keylane_rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
+use keylane_rt::{Arc, OwnedSemaphorePermit, TryAcquireError};
 
 use super::aside::{Aside, First, kept_of};
+use super::room::{InletRoom, SharedRoom, Take};
 use super::waiting::Waiting;
 use crate::dispatcher::Dispatcher;
-use crate::engine::SourceSlot;
+use crate::engine::{Room, SourceSlot};
+use crate::types::{Error, Key, Message, Of, Output};
 
 /// Most places in the capacity that are taken at once.
 const AT_ONCE: usize = 256;
@@ -32,36 +32,34 @@ pub(super) struct Inlet<K, M, O, E> {
     passed: VecDeque<Waiting<K, M>>,
     waiting: VecDeque<Waiting<K, M>>,
     pub(super) aside: Aside<K, M>,
-    /// The wait for room for the first message; with the bytes that it has taken then.
-    room: Option<BoxFuture<'static, Option<u32>>>,
-    /// Room that was waited for, of so many bytes.
-    granted: Option<u32>,
+    /// The wait for room for the first message.
+    room: Option<RoomWait<K, M, O, E>>,
+    /// Room that was waited for.
+    granted: Option<GrantedRoom<K, M, O, E>>,
     closed: bool,
     /// Whether lanes put messages into the order of their versions.
     sequences: bool,
-    /// Places in the capacity that were taken, and not used yet.
-    places: usize,
     /// Fewest messages that are placed in one go.
     fewest_at_once: usize,
     /// The number of lanes by which messages wait aside, where it may change.
     lanes: Option<usize>,
 }
 
+/// Room for one message.
+type GrantedRoom<K, M, O, E> = InletRoom<SharedRoom<Of<K, M, O, E>>>;
+
+/// Waits for it. `None`: the dispatcher is closed.
+type RoomWait<K, M, O, E> = BoxFuture<'static, Option<GrantedRoom<K, M, O, E>>>;
+
 /// What is to be done before the first message can go in.
-enum Step {
-    Put,
+enum Step<'a> {
+    Put(InletRoom<&'a Room>),
     Aside,
     Wait,
     Closed,
 }
 
-impl<K, M, O, E> Inlet<K, M, O, E>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
+impl<K: Key, M: Message, O: Output, E: Error> Inlet<K, M, O, E> {
     /// For this source, of which so many messages may be read again.
     pub(super) fn new(
         dispatcher: Dispatcher<K, M, O, E>,
@@ -86,7 +84,6 @@ where
             room: None,
             granted: None,
             closed: false,
-            places: 0,
         }
     }
 
@@ -139,14 +136,17 @@ where
     /// at these first.
     pub(super) fn place(&mut self) -> bool {
         self.follow_lanes();
-        let capacity = self.dispatcher.engine.lane_capacity();
+        let engine = Arc::clone(&self.dispatcher.engine);
+        // Of the places that are taken together, those that are left go back at the end.
+        let mut places = InletRoom::none(&*engine.room);
+        let capacity = engine.lane_capacity();
         let mut at_once = capacity.clamp(self.fewest_at_once, AT_ONCE);
         while self.next() > 0 && at_once > 0 {
-            match self.step() {
-                Step::Put => {
+            match self.step(&mut places) {
+                Step::Put(room) => {
                     // The lane of one that has passed has room for it.
                     at_once -= usize::from(self.passed.is_empty());
-                    self.put();
+                    self.put(room);
                 }
                 Step::Aside => {
                     if let Some(first) = self.waiting.pop_front() {
@@ -162,10 +162,10 @@ where
                 }
             }
         }
-        let left = std::mem::take(&mut self.places);
-        self.dispatcher.engine.room.give(left, 0);
         if self.next() == 0 {
-            self.give_up_room();
+            // Others may have the room.
+            self.room = None;
+            self.granted = None;
         }
         at_once == 0 && self.next() > 0
     }
@@ -192,18 +192,9 @@ where
         }
     }
 
-    /// What waited for room has gone back: others may have it.
-    #[inline]
-    fn give_up_room(&mut self) {
-        self.room = None;
-        if let Some(weight) = self.granted.take() {
-            self.dispatcher.engine.room.give(1, weight as usize);
-        }
-    }
-
     /// Takes what the first message needs, as far as it is there.
     #[inline]
-    fn step(&mut self) -> Step {
+    fn step<'a>(&mut self, places: &mut InletRoom<&'a Room>) -> Step<'a> {
         // One that has passed does not wait aside again: others of its key may be there, behind it.
         if self.passed.is_empty()
             && let Some(first) = self.waiting.front_mut()
@@ -245,65 +236,47 @@ where
                 }
             }
         }
-        self.take_room()
+        self.take_room(places)
     }
 
     #[inline]
-    fn take_room(&mut self) -> Step {
-        let engine = &self.dispatcher.engine;
-        let count = self.next();
+    fn take_room<'a>(&mut self, places: &mut InletRoom<&'a Room>) -> Step<'a> {
         let Some(weight) = self.next_weight() else {
             return Step::Wait;
         };
-        if let Some(granted) = self.granted.take() {
-            match granted.checked_sub(weight) {
-                Some(rest) => {
-                    engine.room.give(0, rest as usize);
-                    return Step::Put;
-                }
-                // It was for another message, which has gone in first.
-                None => engine.room.give(1, granted as usize),
-            }
+        if let Some(mut granted) = self.granted.take()
+            && let Some(room) = granted.split(places.of(), weight)
+        {
+            return Step::Put(room);
         }
+        // What was granted to another message, which has gone in first, has gone back.
         if self.room.is_some() {
             return Step::Wait;
         }
-        if engine.table.rate_gate().is_some() {
-            return self.wait_for_room();
+        if self.dispatcher.engine.table.rate_gate().is_some() {
+            return self.wait_for_room(weight);
         }
-        if self.places == 0 {
-            match take(&engine.room.messages, count.min(AT_ONCE)) {
-                Ok(0) => return self.wait_for_room(),
-                Ok(taken) => self.places = taken,
-                Err(Closed) => return Step::Closed,
-            }
+        match places.take_for(weight, self.next().min(AT_ONCE)) {
+            Take::Taken(room) => Step::Put(room),
+            Take::None => self.wait_for_room(weight),
+            Take::Closed => Step::Closed,
         }
-        if let Some(bytes) = &engine.room.bytes {
-            let taken = bytes.try_acquire_many(weight);
-            match taken.map(SemaphorePermit::forget) {
-                Ok(()) => {}
-                Err(TryAcquireError::NoPermits) => return self.wait_for_room(),
-                Err(TryAcquireError::Closed) => return Step::Closed,
-            }
-        }
-        self.places -= 1;
-        Step::Put
     }
 
     /// The first message waits for room among the senders, and keeps its place there.
     #[cold]
-    fn wait_for_room(&mut self) -> Step {
+    fn wait_for_room<'a>(&mut self, weight: u32) -> Step<'a> {
         let dispatcher = self.dispatcher.clone();
-        let weight = self.next_weight().unwrap_or(0);
         self.room = Some(Box::pin(async move {
-            dispatcher.take_room(weight).await.then_some(weight)
+            let is_taken = dispatcher.take_room(weight).await;
+            is_taken.then(|| InletRoom::of_one(SharedRoom::new(&dispatcher.engine), weight))
         }));
         Step::Wait
     }
 
-    /// The first message goes in. Its room is taken.
+    /// The first message goes in, into this room.
     #[inline]
-    fn put(&mut self) {
+    fn put(&mut self, room: InletRoom<&Room>) {
         let passed = self.passed.pop_front();
         let Some(first) = passed.or_else(|| self.waiting.pop_front()) else {
             return;
@@ -323,12 +296,12 @@ where
             .put_of_source(key, hash, message, weight, at)
         {
             Ok(()) => {
+                room.keep();
                 if let Some(gate) = gate {
                     gate.forget();
                 }
             }
             Err(message) => {
-                self.dispatcher.engine.room.give(1, weight as usize);
                 self.closed = true;
                 // The dispatcher has just closed: what waits goes back, this one first.
                 self.passed.push_front(Waiting {
@@ -517,18 +490,6 @@ where
     }
 }
 
-impl<K, M, O, E> Drop for Inlet<K, M, O, E> {
-    fn drop(&mut self) {
-        let room = &self.dispatcher.engine.room;
-        room.give(self.places, 0);
-        if let Some(weight) = self.granted.take() {
-            room.give(1, weight as usize);
-        }
-    }
-}
-
-struct Closed;
-
 /// The lane for which messages of a key wait aside, by its hash, among so many lanes where their
 /// number may change. `hash` is that of the key.
 #[inline]
@@ -558,25 +519,4 @@ fn lanes_of<K, M, O, E>(dispatcher: &Dispatcher<K, M, O, E>) -> Option<usize> {
 /// messages before the driver hears of the first, and is not to find its lane empty then.
 fn part(capacity: usize) -> usize {
     (capacity / 8).max(1)
-}
-
-/// Takes as many places as there are, up to `most`.
-#[inline]
-fn take(places: &keylane_rt::Semaphore, mut most: usize) -> Result<usize, Closed> {
-    loop {
-        match places.try_acquire_many(u32::try_from(most).unwrap_or(u32::MAX)) {
-            Ok(taken) => {
-                taken.forget();
-                return Ok(most);
-            }
-            Err(TryAcquireError::Closed) => return Err(Closed),
-            // Others take and give at the same time.
-            Err(TryAcquireError::NoPermits) => {
-                most = places.available_permits().min(most / 2);
-                if most == 0 {
-                    return Ok(0);
-                }
-            }
-        }
-    }
 }

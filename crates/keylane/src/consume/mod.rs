@@ -4,10 +4,10 @@
 //! pauses and stops it and has its [`IntakeStats`]. [`IntakeSettings`] has every setting.
 
 //     Intake ── commands ──► Driver ── receive, settle ──► Source
-//        ▲                     │  ▲
-//        └── stats, report ────┘  └── held: which position is behind a slot (pure)
-//                              │
-//                              └──► Inlet: into the lanes, or aside before a full one
+//        ▲                    │  │
+//        └── stats, report ───┘  ├──► Core: what is held, and what is to be done (pure)
+//                                ├──► Inlet: into the lanes, or aside before a full one
+//                                └──► EnginePort: what has settled, what is taken back
 //
 // # How it works
 //
@@ -28,13 +28,23 @@
 // recalled, and the engine need not know what a generation is. The number of a source is never used
 // again, because a message of a driver that is gone must not settle a message of another driver.
 //
+// **Who decides?**
+// `Core`, a state machine without Tokio, clock and lock. Each thing that the source, the engine,
+// the handle or the clock tells the driver is one function of it. What is to be done comes out as
+// values, and the task of the driver carries them out one by one (`driver/core/mod.rs`). Random
+// runs try it against a model of a source (`driver/simulation.rs`).
+//
 // **Which position is behind a slot?**
-// `Slots<Held>` says it: pure (`held.rs`, `slots.rs`).
+// `Held` says it (`driver/core/held.rs`, `slots.rs`).
+//
+// **Who gives room back?**
+// Its value, when it is dropped. A message that is in its lane keeps its room, and settles with it
+// (`room.rs`).
 //
 // **What happens when there is next to no room left?**
 // The driver asks for a batch of settlements, a sixteenth of `held`, and wakes up by itself after a
 // millisecond. The source could hand over no more than has settled, and each turn costs as much as
-// several messages (`Driver::next_turn`, `Sources::poll_news`).
+// several messages (`Core::waits`, `Sources::poll_news`).
 //
 // **Who goes first when there are settlements?**
 // The driver, if nothing else is ready. Tokio polls it on the worker of the runner that woke it,
@@ -50,7 +60,7 @@
 // At `revoke_within` it fails as `Revoked`, as at a time-out, and its message goes back. It ends at
 // once after `Received::Lost`, and when `StartGuard::holds` says that its lease is over. That is
 // asked every 20 ms, also while the source is being opened (`engine/run/in_flight.rs`,
-// `driver/revoking.rs`).
+// `Core::look`).
 //
 // **What is acked together?**
 // A message settles with the message that stands for it (`Item::settles_with_survivor`).
@@ -73,10 +83,10 @@
 //
 // **What ends a recall?**
 // The last recalled message settles. Until then jobs are looked at before they start, because a
-// sweep cannot find a message on its way to its lane (`Driver::recalled`).
+// sweep cannot find a message on its way to its lane (`Core::guards_starts`).
 //
 // **What if a part of a source fails while the rest goes on?**
-// The *part* stands in the stats until it has recovered (`parts.rs`).
+// The *part* stands in the stats until it has recovered (`driver/core/parts.rs`).
 //
 // **What does a hot key of a source that reads positions again?**
 // The first 64 messages beside a full lane are kept. The others are *deferred*: the slot stays, and
@@ -91,7 +101,7 @@
 // known when the other one has ended (`engine/outcome/left.rs`).
 //
 // **What becomes of a message that cannot be placed?**
-// It goes back after a second, so that a source with nack does not spin (`Driver::unplaceable`).
+// It goes back after a second, so that a source with nack does not spin (`Core::refused`).
 //
 // **What keeps a crash from hiding an attempt?**
 // `StartGuard` is called before the start. If it fails, the key waits. An attempt that a revoke or
@@ -120,19 +130,17 @@ pub use intake::{Intake, Stop};
 
 mod control;
 
-mod held;
-
-mod parts;
-
 mod waiting;
 
 mod aside;
+
+mod room;
 
 mod inlet;
 
 mod guard;
 
-mod revocation;
+mod port;
 
 mod driver;
 

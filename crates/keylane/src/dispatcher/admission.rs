@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use keylane_rt::clock::Instant;
-use keylane_rt::{self as rt, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
+use keylane_rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 
 use super::address::TooLarge;
 use super::handle::Dispatcher;

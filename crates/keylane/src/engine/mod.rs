@@ -141,7 +141,7 @@ mod slow_path;
 pub(crate) use slow_path::GuardedStarts;
 
 mod sources;
-pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot, Sources};
+pub(crate) use sources::{LetterRequest, Registration, Revoked, SlotGuard, SourceSlot};
 
 mod leases;
 
@@ -159,6 +159,7 @@ pub use end::{HandedBack, Report};
 
 // What all of them share.
 mod room;
+pub(crate) use room::Room;
 
 mod clocks;
 

@@ -143,10 +143,8 @@ impl<T: Spec> Engine<T> {
             table: Arc::clone(&table),
             settlement: Arc::clone(&settlement),
             store_requests,
-            leases: leases.clone(),
             settings: Arc::clone(&settings),
             clocks: Arc::clone(&clocks),
-            room: Arc::clone(&room),
             probe: Arc::clone(&probe),
             shutdown: Arc::clone(&shutdown),
             sources: Arc::clone(&sources),
@@ -156,18 +154,13 @@ impl<T: Spec> Engine<T> {
             settlement: Arc::clone(&settlement),
             settings: Arc::clone(&settings),
             probe: Arc::clone(&probe),
-            sources: Arc::clone(&sources),
         });
         let runners = RunningTasks::new(Details::new(shutdown.cancel.clone(), leases.is_some()));
         let starts = Starts {
             table: Arc::clone(&table),
             decisions: Arc::clone(&decisions),
             failures: Arc::clone(&failures),
-            settlement: Arc::clone(&settlement),
-            leases,
             slow_path: Arc::clone(&slow_path),
-            clocks: Arc::clone(&clocks),
-            shutdown: Arc::clone(&shutdown),
             sources: Arc::clone(&sources),
             details: Arc::clone(&runners.details),
         };

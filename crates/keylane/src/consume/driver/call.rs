@@ -1,6 +1,5 @@
 //! Calls of the source, which may panic, fail or never return.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -8,27 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-use keylane_rt::clock::{self, Alarm, Instant};
+use keylane_rt::clock::{self, Alarm};
 use keylane_source::SourceError;
 
-/// Longer than any wait whose end matters.
-pub(super) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Why a source is opened again.
-pub(super) enum Trouble {
-    Failed(SourceError),
-    /// A call has not returned in this time.
-    Late(Duration),
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(error) => error.fmt(f),
-            Self::Late(_) => f.write_str("a call to the source did not return in time"),
-        }
-    }
-}
+use super::core::{FAR, Trouble, later};
 
 /// Calls the source. A panic counts as a failure, and so does a call that takes too long.
 pub(super) async fn call<R>(
@@ -58,13 +40,4 @@ pub(super) async fn call<R>(
 /// An alarm for the end of a call, unless it may take for ever.
 pub(super) fn alarm_after(limit: Duration) -> Option<Alarm> {
     (limit < FAR).then(|| Alarm::new(later(clock::now(), limit)))
-}
-
-pub(super) fn panicked(text: String) -> String {
-    format!("it panicked: {text}")
-}
-
-/// A time that is later, and exists.
-pub(super) fn later(from: Instant, by: Duration) -> Instant {
-    from.checked_add(by.min(FAR)).unwrap_or(from)
 }

@@ -1,5 +1,10 @@
 //! The task that owns a source.
 //!
+//! `core/` decides, and knows neither Tokio nor a clock. The other files are the task: it polls,
+//! tells the core what it has polled, and carries out what the core answers. `machine.rs` has what
+//! is done at once, `task.rs` the calls of the source, `run.rs` the loop. `simulation.rs` tries the
+//! core against a model of a source, without a task.
+//!
 //! # How it ends
 //!
 //! 1. It is asked to stop, the source comes to its end, or the dispatcher closes: nothing more is
@@ -11,21 +16,24 @@
 //! 4. Nothing is held any more: the acks are confirmed, and the source is closed.
 //! 5. The report stands.
 
+mod core;
+
+#[cfg(all(test, not(keylane_shuttle)))]
+mod simulation;
+
 mod call;
 
-mod state;
-pub(super) use state::Driver;
+mod machine;
+
+mod task;
+pub(super) use task::Driver;
 
 mod opening;
 
-mod parts;
-
 mod receiving;
 
-mod settling;
+mod letters;
 
-mod revoking;
-
-mod stopping;
+mod wait;
 
 mod run;

@@ -18,7 +18,7 @@ use crate::engine::{
 use crate::error::BuildError;
 use crate::handler::Handler;
 use crate::rate::Rate;
-use crate::types::{Of, Spec};
+use crate::types::{Key, Message, Of, Spec};
 
 impl<K, M, E, F, S> Builder<K, M, E, F, S>
 where
@@ -143,12 +143,7 @@ fn runners<T: Spec + 'static>(runtime: Handle, invoke: impl Invoke<T>) -> Spawn<
     })
 }
 
-impl<K, M, E> Config<K, M, E>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    E: 'static,
-{
+impl<K: Key, M: Message, E: 'static> Config<K, M, E> {
     /// Checks the settings and writes down what follows from them. Returns how to read a message's
     /// version, where lanes sequence.
     fn complete(&mut self) -> Result<Option<Arc<Version<M>>>, BuildError> {

@@ -35,7 +35,7 @@ impl<T: Spec> Decisions<T> {
 
     /// Has the router place a message at this time. It is stalled meanwhile.
     pub(crate) fn place_later(&self, mut accepted: Accepted<T>, accepted_at: u64, until: Instant) {
-        self.room.stall_outside(&mut accepted.obligation);
+        self.table.room.stall_outside(&mut accepted.obligation);
         if let Some(at) = self.clocks.later.insert(accepted, accepted_at, until) {
             self.clocks
                 .arm_wake_up(WakeUp::Later(at), self.clocks.stamp(at));

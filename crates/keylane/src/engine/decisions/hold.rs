@@ -49,10 +49,11 @@ impl<T: Spec> Decisions<T> {
     ) {
         self.settlement.flush(tally);
         let mut freed = Freed::default();
-        self.room
+        self.table
+            .room
             .stall_obligation(&mut held.envelope.obligation, &mut freed);
         let number = self.clocks.laneless.insert(held);
-        self.room.free(freed);
+        self.table.room.free(freed);
         let ends = match retry_at {
             Some(until) => {
                 self.clocks.arm_retry(RetryDue::Laneless(number), until);

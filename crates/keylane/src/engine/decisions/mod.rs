@@ -26,10 +26,8 @@ use keylane_rt::{Arc, mpsc};
 
 use super::clocks::Clocks;
 use super::end::ShutdownState;
-use super::leases::LaneLeaseTable;
 use super::message::StoreRequest;
 use super::probe::Probe;
-use super::room::Room;
 use super::settings::Settings;
 use super::settlement::Settlement;
 use super::sources::Sources;
@@ -44,10 +42,8 @@ pub(crate) struct Decisions<T: Types> {
     pub(super) settlement: Arc<Settlement<T>>,
     /// The channel to the task that asks the version store.
     pub(super) store_requests: Option<mpsc::UnboundedSender<StoreRequest<T::Key>>>,
-    pub(super) leases: Option<Arc<LaneLeaseTable<T::Key>>>,
     pub(super) settings: Arc<Settings<T::Key, T::Message, T::Error>>,
     pub(super) clocks: Arc<Clocks<T>>,
-    pub(super) room: Arc<Room>,
     pub(super) probe: Arc<Probe<T::Key>>,
     pub(super) shutdown: Arc<ShutdownState<T::Key, T::Message>>,
     pub(super) sources: Arc<Sources>,

@@ -101,7 +101,7 @@ impl<T: Spec> Decisions<T> {
     /// Asks for the lease of a key whose lane waits for it. If it was granted meanwhile, the lane
     /// goes on.
     fn ask_for_lease(&self, key: T::Key, hash: u64) -> Option<Queued<T>> {
-        let leases = self.leases.as_ref()?;
+        let leases = self.table.leases.as_ref()?;
         if leases.ask(hash, &key) == Asked::Waits {
             self.probe.drop_quietly(key);
             return None;

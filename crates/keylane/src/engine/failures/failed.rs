@@ -36,7 +36,7 @@ impl<T: Spec> Failures<T> {
             envelope,
             kept,
         } = unsettled;
-        if self.sources.is_revoked(&envelope.obligation) {
+        if self.decisions.sources.is_revoked(&envelope.obligation) {
             // What was dropped because of the revoke has not failed.
             let was_dropped = matches!(failure, Failure::Revoked | Failure::LeaseLost);
             let ended = attempt.saturating_sub(u32::from(was_dropped));
@@ -192,7 +192,7 @@ impl<T: Spec> Failures<T> {
         let envelope = self
             .decisions
             .start_alone(tally, key.as_ref(), hash, envelope);
-        if self.sources.is_revoked(&envelope.obligation) {
+        if self.decisions.sources.is_revoked(&envelope.obligation) {
             let attempts = work.attempts();
             self.probe.drop_quietly((message, work));
             return self.give_back_failed(tally, key, hash, envelope, attempts);

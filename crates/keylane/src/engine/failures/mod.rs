@@ -12,7 +12,6 @@ use super::decisions::Decisions;
 use super::probe::Probe;
 use super::settings::Settings;
 use super::settlement::Settlement;
-use super::sources::Sources;
 use crate::types::Types;
 
 /// Decides what becomes of messages whose attempts have failed: another attempt, a dead letter, a
@@ -22,5 +21,4 @@ pub(crate) struct Failures<T: Types> {
     pub(super) settlement: Arc<Settlement<T>>,
     pub(super) settings: Arc<Settings<T::Key, T::Message, T::Error>>,
     pub(super) probe: Arc<Probe<T::Key>>,
-    pub(super) sources: Arc<Sources>,
 }

@@ -1,6 +1,5 @@
 //! The task that asks the version store for the last version of a key.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -29,12 +28,7 @@ pub(crate) async fn serve_store<T: Spec>(
     engine: Arc<Engine<T>>,
     store: Arc<dyn VersionStore<T::Key>>,
     mut requests: mpsc::UnboundedReceiver<StoreRequest<T::Key>>,
-) where
-    T::Key: Eq + Clone + Send + Sync + 'static,
-    T::Message: Send + Sync + 'static,
-    T::Output: Send + 'static,
-    T::Error: fmt::Debug + Send + Sync + 'static,
-{
+) {
     let mut asked = FuturesUnordered::new();
     // Keys in backoff do not delay keys that were not queried yet.
     let mut waiting = FuturesUnordered::new();

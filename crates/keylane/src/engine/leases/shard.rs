@@ -7,7 +7,7 @@ use keylane_rt::clock::{self, Instant, Tick, Ticker};
 use keylane_source::lease::LaneLease;
 use tokio_util::sync::DropGuard;
 
-use crate::slots::Slots;
+use keylane_rt::Slots;
 
 /// Leases by key.
 pub(super) struct Shard<K> {

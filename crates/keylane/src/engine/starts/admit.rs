@@ -57,7 +57,7 @@ impl<T: Spec> Starts<T> {
         loop {
             let mut shed = Vec::new();
             self.sources.shed(&mut job.envelope.obligation, &mut shed);
-            self.settlement.hand_back_shed(tally, shed);
+            self.decisions.settlement.hand_back_shed(tally, shed);
             let next = match self.said(context, &mut job) {
                 StartVerdict::Start => return Some(job),
                 StartVerdict::GiveBack => self.decisions.give_back(tally, job),
@@ -70,7 +70,7 @@ impl<T: Spec> Starts<T> {
                 StartVerdict::GiveUp(attempts) => self.give_up(tally, job, attempts),
             };
             let next = next?;
-            if self.shutdown.hands_back() {
+            if self.table.shutdown.hands_back() {
                 self.table.hand_back_queued(next);
                 return None;
             }

@@ -119,7 +119,7 @@ impl<T: Spec> Starts<T> {
 
     /// Settles a job that is too late, and each one behind it that is. Returns what is next.
     fn expire(&self, tally: &mut Tally, mut job: Job<T>, now: Instant) -> Option<Queued<T>> {
-        let stamp = self.clocks.stamp(now);
+        let stamp = self.table.clocks.stamp(now);
         loop {
             let expires_at = job.envelope.obligation.expires_at();
             if !job.work.is_attempt() || expires_at.is_none_or(|at| at > stamp) {
@@ -147,7 +147,7 @@ impl<T: Spec> Starts<T> {
         let Some(key) = job.key.as_ref().and_then(cloned) else {
             return Considered::Starts(job);
         };
-        self.settlement.flush(tally);
+        self.decisions.settlement.flush(tally);
         let hash = job.hash;
         let mut job = Some(job);
         let mut effects = Effects::new();

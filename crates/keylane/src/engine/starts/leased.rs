@@ -12,7 +12,7 @@ impl<T: Spec> Starts<T> {
     /// Whether a job may start as far as leases are concerned. The context has its token then.
     #[inline]
     pub(crate) fn is_leased(&self, context: &mut Context<T::Key>, job: &mut Job<T>) -> bool {
-        let Some(leases) = &self.leases else {
+        let Some(leases) = &self.table.leases else {
             return true;
         };
         let Some(key) = &job.key else {
@@ -28,7 +28,7 @@ impl<T: Spec> Starts<T> {
     /// Hands the lease of an attempt that was not lost on to the next message of its lane.
     #[inline]
     pub(crate) fn hand_lease_on(&self, context: &Context<T::Key>, next: &mut Option<Queued<T>>) {
-        if self.leases.is_some()
+        if self.table.leases.is_some()
             && let Some(Queued::Job(job)) = next
             && job.key.is_some()
             && let work @ Work::Attempt(1) = &mut job.work
@@ -46,7 +46,7 @@ impl<T: Spec> Starts<T> {
         hash: u64,
         cx: &mut task::Context<'_>,
     ) -> bool {
-        match (&self.leases, key) {
+        match (&self.table.leases, key) {
             (Some(leases), Some(key)) => leases.watch(hash, key, cx),
             _ => false,
         }

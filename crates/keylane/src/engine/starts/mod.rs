@@ -8,12 +8,8 @@ mod leased;
 
 use keylane_rt::{Arc, OwnLine};
 
-use super::clocks::Clocks;
 use super::decisions::Decisions;
-use super::end::ShutdownState;
 use super::failures::Failures;
-use super::leases::LaneLeaseTable;
-use super::settlement::Settlement;
 use super::slow_path::SlowPath;
 use super::sources::Sources;
 use super::table::LaneTable;
@@ -25,11 +21,7 @@ pub(crate) struct Starts<T: Types> {
     pub(super) table: Arc<LaneTable<T>>,
     pub(super) decisions: Arc<Decisions<T>>,
     pub(super) failures: Arc<Failures<T>>,
-    pub(super) settlement: Arc<Settlement<T>>,
-    pub(super) leases: Option<Arc<LaneLeaseTable<T::Key>>>,
     pub(super) slow_path: Arc<OwnLine<SlowPath>>,
-    pub(super) clocks: Arc<Clocks<T>>,
-    pub(super) shutdown: Arc<ShutdownState<T::Key, T::Message>>,
     pub(super) sources: Arc<Sources>,
     /// The details of a context that all handlers share.
     pub(super) details: Arc<Details>,

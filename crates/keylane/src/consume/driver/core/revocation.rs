@@ -5,28 +5,34 @@ use std::time::Duration;
 use keylane_rt::clock::Instant;
 use keylane_source::Generation;
 
-use super::held::{GenerationState, HeldDelivery};
-use crate::slots::Slots;
+use super::held::{GenerationState, Held, HeldDelivery};
 
 /// How long an attempt may take to be dropped. A handler that blocks its thread cannot be.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// How often what came in at the moment of the revoke is looked for.
-pub(super) const SWEEP: Duration = Duration::from_millis(20);
+pub(in super::super) const SWEEP: Duration = Duration::from_millis(20);
 
 /// Messages that are being taken back.
-pub(super) struct Revocation<G> {
+#[derive(Debug)]
+pub(super) struct Revocation {
     /// `None`: all that are held.
     pub(super) generations: Option<Vec<Generation>>,
     /// Whether the source waits for [`release`](keylane_source::Source::release).
     pub(super) is_told: bool,
     /// When the attempts in flight are dropped.
     drop_at: Option<Instant>,
-    dropped: bool,
-    given_up: bool,
+    stage: Stage,
     next_sweep: Instant,
-    /// Makes the engine look at jobs before they start.
-    _guard: G,
+}
+
+/// How far the attempts in flight are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    MayFinish,
+    Dropped,
+    /// They do not end. What of the revocation has not started must not start all the same.
+    GivenUp,
 }
 
 /// What is to be done for a revocation now.
@@ -41,41 +47,33 @@ pub(super) enum Due {
     GiveUp,
 }
 
-impl<G> Revocation<G> {
+impl Revocation {
     pub(super) fn new(
         generations: Option<Vec<Generation>>,
         is_told: bool,
         now: Instant,
         within: Duration,
-        guard: G,
     ) -> Self {
         Self {
             generations,
             is_told,
             drop_at: now.checked_add(within),
-            dropped: false,
-            given_up: false,
+            stage: Stage::MayFinish,
             next_sweep: now + SWEEP,
-            _guard: guard,
         }
     }
 
     /// Whether this message is one of those.
-    pub(super) fn concerns(&self, generation: Generation, standing: GenerationState) -> bool {
+    pub(super) fn concerns<P>(&self, held: &HeldDelivery<P>) -> bool {
         match &self.generations {
-            Some(generations) => generations.contains(&generation),
-            None => standing != GenerationState::Live,
+            Some(generations) => generations.contains(&held.generation),
+            None => held.standing != GenerationState::Live,
         }
     }
 
     /// The slots of it that are still held.
-    pub(super) fn slots<P>(&self, held: &Slots<HeldDelivery<P>>) -> Vec<u32> {
-        let concerned =
-            |(_, held): &(u32, &HeldDelivery<P>)| self.concerns(held.generation, held.standing);
-        held.iter()
-            .filter(concerned)
-            .map(|(slot, _)| slot)
-            .collect()
+    pub(super) fn slots<P>(&self, held: &Held<P>) -> Vec<u32> {
+        held.slots(|held| self.concerns(held))
     }
 
     /// What is due now.
@@ -85,12 +83,14 @@ impl<G> Revocation<G> {
         }
         self.next_sweep = now + SWEEP;
         match self.drop_at {
-            Some(at) if now >= at + GRACE && self.dropped && !self.given_up => {
-                self.given_up = true;
+            Some(at) if now >= at + GRACE && self.stage == Stage::Dropped => {
+                self.stage = Stage::GivenUp;
                 Due::GiveUp
             }
             Some(at) if now >= at => {
-                self.dropped = true;
+                if self.stage == Stage::MayFinish {
+                    self.stage = Stage::Dropped;
+                }
                 Due::Drop
             }
             _ => Due::Sweep,

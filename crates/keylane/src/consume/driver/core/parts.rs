@@ -7,7 +7,7 @@ use keylane_rt::clock::Instant;
 use keylane_rt::cut;
 use keylane_source::PartNews;
 
-use super::report::FailedPart;
+use super::super::super::report::FailedPart;
 
 /// Most parts that are known to have failed. Of others the log hears once, each time.
 const MOST: usize = 1_024;
@@ -36,7 +36,7 @@ struct Failed {
 
 /// What is to be said of a part.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Saying {
+pub(in super::super) enum Saying {
     /// It fails, or for another reason than before.
     Failed {
         part: String,

@@ -2,14 +2,21 @@
 
 /// Values, each in a slot of its own until it is taken out.
 #[derive(Debug)]
-pub(crate) struct Slots<T> {
+pub struct Slots<T> {
     slots: Vec<Option<T>>,
     free: Vec<u32>,
     len: usize,
 }
 
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Slots<T> {
-    pub(crate) fn new() -> Self {
+    /// Returns an empty collection.
+    pub fn new() -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -17,14 +24,20 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Returns whether there is no value.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the number of values.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Keeps a value, and returns its slot. `None`: there are 2^32 of them.
     #[inline]
-    pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
+    pub fn insert(&mut self, value: T) -> Option<u32> {
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(value);
@@ -40,34 +53,39 @@ impl<T> Slots<T> {
         Some(slot)
     }
 
+    /// Returns the value of a slot.
     #[inline]
-    pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+    pub fn get(&self, slot: u32) -> Option<&T> {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+    /// Returns the value of a slot, to be changed.
+    pub fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
         self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// Takes a value out. `None`: the slot is free.
     #[inline]
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
+    pub fn remove(&mut self, slot: u32) -> Option<T> {
         let value = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         self.len -= 1;
         Some(value)
     }
 
-    pub(crate) fn into_values(self) -> impl Iterator<Item = T> {
+    /// Returns all values, by their slots.
+    pub fn into_values(self) -> impl Iterator<Item = T> {
         self.slots.into_iter().flatten()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    /// Returns all values with their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(slot, value)| Some((slot as u32, value.as_ref()?)))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+    /// Returns all values with their slots, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         let slots = self.slots.iter_mut().enumerate();
         slots.filter_map(|(slot, value)| Some((slot as u32, value.as_mut()?)))
     }

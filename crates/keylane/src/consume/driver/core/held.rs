@@ -1,0 +1,146 @@
+//! Messages that a source has handed over, and whose outcomes it must learn.
+
+use keylane_source::Generation;
+
+use keylane_rt::Slots;
+
+/// Whether the source may still be told what becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum GenerationState {
+    /// Its generation goes on.
+    Live,
+    /// Its generation ends, and the source waits for the last outcomes.
+    Revoked,
+    /// Its generation is over.
+    Over,
+}
+
+/// One message that was handed over and has not settled.
+#[derive(Debug)]
+pub(super) struct HeldDelivery<P> {
+    pub(super) position: P,
+    pub(super) generation: Generation,
+    pub(super) standing: GenerationState,
+    /// Bytes of it that are here: none while it is deferred.
+    bytes: u32,
+    /// Whether the engine knows something of the slot that the next message in it must not inherit.
+    pub(super) marked: bool,
+    /// Whether the source wants it back, if it has not started.
+    pub(super) recalled: bool,
+}
+
+/// All of them, by the slots that the engine knows.
+#[derive(Debug)]
+pub(super) struct Held<P> {
+    slots: Slots<HeldDelivery<P>>,
+    bytes: usize,
+    /// How many of them the source has recalled.
+    recalled: usize,
+}
+
+impl<P> Held<P> {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Slots::new(),
+            bytes: 0,
+            recalled: 0,
+        }
+    }
+
+    /// A message was just handed over. Returns its slot.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        position: P,
+        generation: Generation,
+        bytes: u32,
+        marked: bool,
+    ) -> Option<u32> {
+        let slot = self.slots.insert(HeldDelivery {
+            position,
+            generation,
+            standing: GenerationState::Live,
+            bytes,
+            marked,
+            recalled: false,
+        })?;
+        self.bytes += bytes as usize;
+        Some(slot)
+    }
+
+    /// A message settles. `None`: it has done so before.
+    #[inline]
+    pub(super) fn remove(&mut self, slot: u32) -> Option<HeldDelivery<P>> {
+        let held = self.slots.remove(slot)?;
+        self.bytes -= held.bytes as usize;
+        self.recalled -= usize::from(held.recalled);
+        Some(held)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: u32) -> Option<&HeldDelivery<P>> {
+        self.slots.get(slot)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn recalled(&self) -> usize {
+        self.recalled
+    }
+
+    /// So many bytes of a message are here from now on.
+    pub(super) fn set_bytes(&mut self, slot: u32, bytes: u32) {
+        if let Some(held) = self.slots.get_mut(slot) {
+            self.bytes -= std::mem::replace(&mut held.bytes, bytes) as usize;
+            self.bytes += bytes as usize;
+        }
+    }
+
+    /// The engine knows something of these slots.
+    pub(super) fn mark(&mut self, slots: &[u32]) {
+        for slot in slots {
+            if let Some(held) = self.slots.get_mut(*slot) {
+                held.marked = true;
+            }
+        }
+    }
+
+    /// The source wants these back.
+    pub(super) fn recall(&mut self, slots: &[u32]) {
+        for slot in slots {
+            if let Some(held) = self.slots.get_mut(*slot) {
+                self.recalled += usize::from(!std::mem::replace(&mut held.recalled, true));
+            }
+        }
+    }
+
+    /// The generations of what is chosen end or are over. What is over stays so.
+    pub(super) fn end(&mut self, to: GenerationState, chosen: impl Fn(&HeldDelivery<P>) -> bool) {
+        for (_, held) in self.slots.iter_mut() {
+            if chosen(held) {
+                held.standing = held.standing.max(to);
+            }
+        }
+    }
+
+    /// The slots of what is chosen.
+    pub(super) fn slots(&self, chosen: impl Fn(&HeldDelivery<P>) -> bool) -> Vec<u32> {
+        let chosen = self.slots.iter().filter(|(_, held)| chosen(held));
+        chosen.map(|(slot, _)| slot).collect()
+    }
+}
+
+impl<P: Clone> Held<P> {
+    /// The slots and positions of what is chosen.
+    pub(super) fn positions(&self, chosen: impl Fn(&HeldDelivery<P>) -> bool) -> Vec<(u32, P)> {
+        let chosen = self.slots.iter().filter(|(_, held)| chosen(held));
+        let chosen = chosen.map(|(slot, held)| (slot, held.position.clone()));
+        chosen.collect()
+    }
+}
