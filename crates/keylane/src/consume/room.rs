@@ -145,7 +145,7 @@ mod tests {
             .capacity(8)
             .spawn(|_: u64| async move { Ok::<(), std::io::Error>(()) })
             .unwrap();
-        let room = &dispatcher.engine.room;
+        let room = &*dispatcher.engine.room;
         let free = || room.messages.available_permits();
         let mut places = InletRoom::none(room);
         let mut one = || match places.take_for(1, 5) {
