@@ -35,7 +35,7 @@
 // runs try it against a model of a source (`driver/simulation.rs`).
 //
 // **Which position is behind a slot?**
-// `Held` says it (`driver/core/held.rs`, `slots.rs`).
+// `Held` says it (`driver/core/held.rs`, `keylane_rt::Slots`).
 //
 // **Who gives room back?**
 // Its value, when it is dropped. A message that is in its lane keeps its room, and settles with it
@@ -54,7 +54,7 @@
 // No. Slots are marked, all those of a revoke under one lock. The queue and the lanes are swept.
 // While a revoke is under way, each start looks at the marks; for this plain messages pay one
 // relaxed load. A message that was just put back after a failure is looked at as well, because a
-// sweep cannot find it while it is on its way (`engine/{sources,revoke,admit}.rs`).
+// sweep cannot find it while it is on its way (`engine/{sources/,revoke.rs,starts/admit.rs}`).
 //
 // **When does an attempt in flight end?**
 // At `revoke_within` it fails as `Revoked`, as at a time-out, and its message goes back. It ends at
@@ -98,14 +98,14 @@
 //
 // **What does a version do that is in line already?**
 // It waits outside the lane, and is looked at again every 100 ms. Whether it is a duplicate is
-// known when the other one has ended (`engine/outcome/left.rs`).
+// known when the other one has ended (`engine/decisions/left.rs`).
 //
 // **What becomes of a message that cannot be placed?**
 // It goes back after a second, so that a source with nack does not spin (`Core::refused`).
 //
 // **What keeps a crash from hiding an attempt?**
 // `StartGuard` is called before the start. If it fails, the key waits. An attempt that a revoke or
-// a stop drops does not count (`engine/admit.rs`).
+// a stop drops does not count (`engine/starts/admit.rs`).
 //
 // # Known, and left as it is
 //

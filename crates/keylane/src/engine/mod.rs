@@ -9,46 +9,39 @@
 //!
 //! # Where to look
 //!
-//! The way of a message:
+//! `shared.rs` has the engine itself: its parts, the ready queue and the runners; `launch.rs`
+//! starts it. `message/` has the forms of a message, `lane.rs` the types of the lanes,
+//! `settings.rs` the checked options of the builder. Each part owns what it works on, and calls
+//! only parts above it here:
 //!
-//! - It comes in through `intake/router.rs`; `intake/place.rs` places it in its lane.
-//! - It is parked in its lane by `Lane::park`. Lanes and the ready queue are in [`keylane_lanes`].
-//! - Its lane decides in [`keylane_lanes`]. `step.rs` lets it decide, under the lock of its shard;
-//!   `apply.rs` applies what follows. A lane without a discipline skips both: `intake/place.rs`
-//!   calls `Lane::park`, and `next.rs` calls `Lane::finish`.
-//! - `intake/place.rs` collects the first jobs of lanes, and the router pushes them into the ready
-//!   queue. When a message settles, `next.rs` returns the next one of its lane to the same runner,
-//!   which runs it or puts it into the queue (`Runner::proceed`).
-//! - It is run in `run/`: `runner.rs` is the loop of a runner, to be read first, and `slot.rs`
-//!   gives the runner its next job. `in_flight.rs` has a message while its handler runs,
-//!   `letter.rs` while a sink has it.
-//! - Where lanes are leased, `admit.rs` asks right before a start whether the lease of the key is
-//!   held. If not, the head waits in its lane, and `leases/` acquires it.
-//! - It has failed: `outcome/verdict.rs` says what follows, `outcome/failed.rs` does it.
-//! - It waits for its retry in its lane (`Lane::hold`), or in `laneless.rs` if it has none.
-//! - Two of a lane become one in `merge.rs`.
-//! - `intake/retries.rs` takes the due retries, as fast as the retry budget allows; `intake/due.rs`
-//!   lets each one out of its lane.
-//! - It is delayed in `later.rs` if others may pass it, and in its lane if not.
-//! - It expires in the ready queue in `intake/expire.rs`, in its lane in [`keylane_lanes`], and
-//!   when a runner takes it in `next.rs`.
-//! - It is settled, or handed back, in `outcome/settle.rs`, and nowhere else. `outcome/left.rs`
-//!   says what becomes of one that leaves its lane without having run.
-//! - It is taken out of its lane at the end in `end/evict.rs`.
+//! - `room.rs` counts the capacity and the stalled messages; `clocks.rs` holds the timers, with
+//!   `later.rs` (delayed messages) and `laneless.rs` (failed ones without a lane); `probe/`,
+//!   `events/` and `watchdog.rs` observe; `sources/` has the outboxes of sources; `slow_path.rs`
+//!   says whether a job is looked at before it starts; `end/` how far the end has come.
+//! - `settlement/` settles a message, or hands it back. Nothing else does.
+//! - `table/` has the lanes. [`keylane_lanes`] decides; `step.rs` lets it decide under the lock of
+//!   the shard, and applies what must be seen with it. `memory.rs` remembers versions and rates of
+//!   keys without lanes; `evict.rs` takes messages out of their lanes at the end; `inspect.rs` says
+//!   why a key waits.
+//! - `decisions/` carries out the rest of a decision, once the lock is released: `apply.rs` is the
+//!   loop. `advance.rs` moves a lane on, `hold.rs` and `unleased.rs` hold a head in it, `left.rs`
+//!   says what becomes of a message that leaves without having run, `merge.rs` makes one of two,
+//!   `due.rs` handles timers. All of them return what starts next.
+//! - `failures/` decides about failed attempts and batches.
+//! - `starts/` decides which job of a lane starts: `choose.rs` asks the lane, the clock and the
+//!   operator, `admit.rs` the source and the lease.
 //!
-//! What they share:
+//! What gives them work:
 //!
-//! - `shared.rs` has the engine itself, `launch.rs` starts it. `message/` has the forms of a
-//!   message, `lane.rs` the types of the lanes, `settings.rs` the checked options of the builder.
-//! - `room.rs` counts the capacity and the stalled messages; `clocks.rs` holds the timers;
-//!   `tasks.rs` the tasks of the runners; `memory.rs` remembers versions and rates of keys without
-//!   lanes; `intake/store.rs` asks the version store.
-//! - `end/` says how far the end has come, and how it ended.
-//! - `reshard/` has the number of lanes, and changes it.
-//! - `admin/` carries out an operator's decision about one key; `inspect.rs` returns why a key
-//!   waits.
-//! - `probe.rs` collects what is observed; `events/` and `notify.rs` feed the subscribers,
-//!   `hottest.rs` the tables of hot keys. `watchdog.rs` finds handlers that block.
+//! - `intake/`: the router takes messages from the channel, and due timers; `place.rs` places a
+//!   message in its lane, or in the ready queue as the first one of a new lane. What plain messages
+//!   never meet is in `by_plan.rs` and `detours.rs`. `retries.rs` lets retries out as fast as their
+//!   budget allows, `store.rs` asks the version store.
+//! - `run/`: `task.rs` is the loop of a runner, to be read first; `runner.rs` gives it its next
+//!   job; `poll.rs` is one poll; `in_flight.rs` has a message while its handler runs, `letter.rs`
+//!   while a sink has it.
+//! - `leases/` acquires leases, `reshard/` changes the number of lanes, `admin/` carries out an
+//!   operator's decision, `revoke.rs` takes messages back for their source.
 //!
 //! # Ownership and locks
 //!
@@ -66,13 +59,13 @@
 // A lane decides under the lock of its shard. It writes what follows into one `Effects`, in place,
 // because moving that value cost a quarter of a decision. `Effects` says what goes out, what
 // settles and why, which gauges change, which timer to arm, which senders to let in, and whether
-// the lane goes. `Engine::step` carries out, under the same lock, what other threads must see
-// together with the decision: gauges, room, what the key remembers. `Engine::apply` does the rest
-// after the lock is released. No waker runs in between.
+// the lane goes. `LaneTable::step` carries out, under the same lock, what other threads must see
+// together with the decision: gauges, room, what the key remembers. `Decisions::apply` does the
+// rest after the lock is released. No waker runs in between.
 //
 // A plain lane that has never been full, paused or marked takes a short way: `park` and `finish` of
 // the same lane, with one visit to the shard to enter and one to leave. It is the fast path of the
-// same code: `LaneMap::enter` and `Engine::advance`.
+// same code: `LaneMap::enter` and `Decisions::advance`.
 //
 // A dispatcher that has fallen behind must not become slower by that, or it stays behind. So
 // emptied deques are kept for other lanes, up to 4 MiB of them (`lane/backlog.rs` in

@@ -13,7 +13,7 @@ impl<T: Spec> Engine<T> {
     /// Hands back what this source has marked as revoked and what has not started: in the ready
     /// queue, in the lanes, among the messages without a lane, and among those that come later.
     ///
-    /// What is on its way between them is found by [`admit`](Self::admit) before it starts, or when
+    /// What is on its way between them is found by `Starts::admit` before it starts, or when
     /// it is held again.
     pub(crate) fn sweep_revoked(self: &Arc<Self>, source: u32) {
         let revoked = self.sources.revoked_slots(source);

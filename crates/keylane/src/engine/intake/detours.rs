@@ -1,5 +1,6 @@
-//! Where a message may go instead of into the lane of its key, and the lease that it may take along.
-//! A dispatcher that delays nothing, and whose lanes are neither leased nor resharded, has none.
+//! Where a message may go instead of into the lane of its key, and the lease that it may take
+//! along. A dispatcher that delays nothing, and whose lanes are neither leased nor resharded, has
+//! none.
 
 use keylane_rt::Arc;
 

@@ -5,12 +5,12 @@
 //!                  ▼
 //!  runner ─ held? ► table ◄── look: has it a lane? ── task ──► acquire
 //!     │ no            ▲                                 │
-//!     └─ wait.rs: the └───────────── granted ───────────┘
+//!     └─ waits; the    └───────────── granted ───────────┘
 //!        head goes back, then it is asked for
 //! ```
 //!
 //! 1. A runner checks the lease right before it starts a job, without an await and without a notice
-//!    to other tasks: `admit.rs`. The job carries its lease as it was when its lane was made, or
+//!    to other tasks: `starts/`. The job carries its lease as it was when its lane was made, or
 //!    when the message before it started. The check that it is still held costs a look at the clock
 //!    and at the count of losses. Otherwise the runner looks into the table.
 //! 2. If the lease is not held, the head goes back into its lane, and *then* it is asked for. So a
@@ -32,7 +32,7 @@
 //
 // **Who asks whether a lease is held?**
 // The runner, right before a start. It looks at the clock, and into the table where the job does
-// not know; there is no await (`admit.rs`, `LaneLeaseTable::held`).
+// not know; there is no await (`starts/`, `LaneLeaseTable::held`).
 //
 // **Why does the engine have the table, and not the leases?**
 // Only the engine knows which keys have lanes. So leases are a call that acquires, and a value that
@@ -45,7 +45,7 @@
 // its lane takes over what that one knew. So the router alone takes the lock of the table, for the
 // first message of a lane, and the lock does not wander between processors. When each runner looked
 // for each message, it was 0.95 µs on two busy processors; now it is 0.76. The job is not larger
-// for it: `HeldLease` has 15 bytes, beside the tag of `Work` (`Placer::lease`, `hand_lease_on`).
+// for it: `HeldLease` has 15 bytes, beside the tag of `Work` (`Detours::lease`, `hand_lease_on`).
 //
 // **What does a lease cost?**
 // 20 bytes for a small key. The table keeps the time until which the lease is held, and asks the
@@ -59,7 +59,7 @@
 // Else as a head in backoff, with its number of attempts (`Lane::{wait_for_lease, hold, leased}`).
 //
 // **May a grant be missed?**
-// No: the lane waits first, and asks for the lease after that (`wait.rs`).
+// No: the lane waits first, and asks for the lease after that (`decisions/unleased.rs`).
 //
 // **What notices that a key is idle?**
 // The task. Once in each linger it looks whether the key has a lane, under the lock that a start
@@ -76,7 +76,7 @@
 //
 // **What if the leases are closed?**
 // A lane that waits for them cannot go on by itself, as a halted lane: a drain hands its messages
-// back (`Engine::is_endless`).
+// back (`LaneTable::is_endless`).
 //
 // Left as it is: a key that always has messages in one process is never given to another. The store
 // does not say that others wait. To give the key up now and then would cost each busy key a gap of

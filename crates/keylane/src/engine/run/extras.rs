@@ -9,7 +9,6 @@ use crate::adaptive::Started;
 use crate::engine::Engine;
 use crate::error::Failure;
 use crate::handler::Context;
-use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
 use crate::types::Spec;
 
@@ -48,31 +47,9 @@ impl<E> AttemptExtras<E> {
 }
 
 impl<T: Spec> Engine<T> {
-    /// Prepares the context of an attempt. Reads the clock only where the time is used.
-    #[inline]
-    pub(super) fn start(
-        &self,
-        context: &mut Context<T::Key>,
-        hash: u64,
-        attempt: u32,
-        accepted_at: u64,
-    ) -> (Stopwatch, Option<Box<AttemptExtras<T::Error>>>) {
-        context.attempt = attempt;
-        if let Some(timeout) = self.settings.attempt_timeout {
-            context.set_deadline(clock::now().checked_add(timeout));
-        }
-        let stopwatch = Stopwatch::start(|now| self.clocks.waited(accepted_at, now));
-        let watched = if self.probe.meter.is_some() || trace::is_enabled() {
-            self.watch(context, hash, accepted_at)
-        } else {
-            None
-        };
-        (stopwatch, watched)
-    }
-
     /// Starts to observe an attempt.
     #[cold]
-    fn watch(
+    pub(super) fn watch(
         &self,
         context: &Context<T::Key>,
         hash: u64,

@@ -3,6 +3,7 @@
 use std::task::{self};
 
 use keylane_rt::Arc;
+use keylane_rt::clock;
 use keylane_rt::unwind::cloned;
 
 use super::extras::AttemptExtras;
@@ -13,6 +14,7 @@ use crate::engine::{Engine, HandedBack};
 use crate::error::Failure;
 use crate::handler::Context;
 use crate::observe::facade::Stopwatch;
+use crate::observe::trace;
 use crate::types::Spec;
 
 /// A message in its handler, and its obligation.
@@ -163,5 +165,29 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
         };
         engine.interrupted(key, self.hash, envelope, back, attempt.saturating_sub(1));
         self.kept.interrupt(engine, self.context.key.as_ref());
+    }
+}
+
+impl<T: Spec> Engine<T> {
+    /// Prepares the context of an attempt. Reads the clock only where the time is used.
+    #[inline]
+    fn start(
+        &self,
+        context: &mut Context<T::Key>,
+        hash: u64,
+        attempt: u32,
+        accepted_at: u64,
+    ) -> (Stopwatch, Option<Box<AttemptExtras<T::Error>>>) {
+        context.attempt = attempt;
+        if let Some(timeout) = self.settings.attempt_timeout {
+            context.set_deadline(clock::now().checked_add(timeout));
+        }
+        let stopwatch = Stopwatch::start(|now| self.clocks.waited(accepted_at, now));
+        let watched = if self.probe.meter.is_some() || trace::is_enabled() {
+            self.watch(context, hash, accepted_at)
+        } else {
+            None
+        };
+        (stopwatch, watched)
     }
 }

@@ -9,6 +9,11 @@
 //!
 //! A runner knows its job in flight. The job in flight knows neither its runner nor its task.
 
+// A runner takes jobs from the queue one by one. To take up to 32 at once was tried: into a slot
+// from which another runner can take what has not started, with lanes that go on together. A
+// message then took 6 % more instructions and 10 % more time on two cores, because each job passes
+// one more lock, that of the slot, and is moved once more.
+
 mod task;
 pub(crate) use task::run;
 

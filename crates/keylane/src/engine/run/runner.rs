@@ -208,7 +208,10 @@ impl<T: Spec> Runner<T> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
             Queued::Job(job) if !ends && !self.engine.slow_path.takes_slow_path() => {
-                self.engine.starts.admit(&mut self.tally, context, job)
+                match self.engine.slow_path.guards_starts() {
+                    true => self.engine.starts.admit(&mut self.tally, context, job),
+                    false => Some(job),
+                }
             }
             queued => self.start_slowly(context, queued, ends),
         }
