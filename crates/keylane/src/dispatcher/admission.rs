@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use keylane_rt::clock::Instant;
-use keylane_rt::{OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
+use keylane_rt::{self as rt, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError};
 
 use super::address::TooLarge;
 use super::handle::Dispatcher;
@@ -84,33 +84,6 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    /// Takes room that is there, for a message that has to pass no gate and has no size.
-    ///
-    /// Taking room that is there costs a tenth of waiting for it, and hardly any message has to
-    /// wait: then not even the future of the wait is made. No sender is overtaken: while some wait,
-    /// room goes to them and is never seen to be free.
-    #[inline]
-    pub(super) fn room_at_once(
-        &self,
-        key: Option<&K>,
-        hash: u64,
-        message: &M,
-    ) -> Option<TakenRoom<'_>> {
-        let room = &self.engine.room;
-        if room.bytes.is_some()
-            || self.engine.table.rate_gate().is_some()
-            || self.gate(key, hash, message).is_some()
-        {
-            return None;
-        }
-        Some(TakenRoom {
-            count: room.messages.try_acquire().ok()?,
-            bytes: None,
-            gate: None,
-            weight: 0,
-        })
-    }
-
     /// Waits for room.
     pub(super) async fn room(
         &self,
@@ -120,6 +93,7 @@ where
     ) -> Result<TakenRoom<'_>, Refusal> {
         let limit = self.engine.settings.capacity_bytes;
         let weight = self.address.weigh(message, limit)?;
+        // Hardly any message has to wait, and then not even the future of the wait is made.
         if self.engine.table.rate_gate().is_some() {
             self.wait_for_rates().await?;
         }
@@ -128,9 +102,14 @@ where
                 None => None,
                 Some(gate) => self.pass_gate(gate, key, hash, message).await?,
             };
+            // Taking room that is there costs a tenth of waiting for it. No sender is overtaken:
+            // while some wait, room goes to them and is never seen to be free.
             let mut waited = false;
             let count = match self.engine.room.messages.try_acquire() {
-                Ok(count) => count,
+                Ok(count) => {
+                    rt::consume_budget().await;
+                    count
+                }
                 Err(_) => {
                     waited = true;
                     let acquired = self.engine.room.messages.acquire().await;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use keylane_rt::clock::Instant;
-use keylane_rt::{self as rt, oneshot};
+use keylane_rt::oneshot;
 
 use super::handle::Dispatcher;
 use super::receipt::Receipt;
@@ -224,15 +224,7 @@ where
         not_before: impl FnOnce() -> Option<Instant>,
     ) -> Result<(), SendError<M>> {
         let (key, hash) = (self.address.locate)(&message);
-        // A sender that never waits for room yields here.
-        if !rt::spend_budget() {
-            rt::consume_budget().await;
-        }
-        let room = match self.room_at_once(key.as_ref(), hash, &message) {
-            Some(room) => Ok(room),
-            None => self.room(key.as_ref(), hash, &message).await,
-        };
-        match room {
+        match self.room(key.as_ref(), hash, &message).await {
             Ok(room) => self
                 .put(room, key, hash, message, reply, not_before())
                 .map_err(SendError::Closed),

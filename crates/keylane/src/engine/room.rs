@@ -4,9 +4,9 @@
 //! counted as *stalled*, up to a limit of their own.
 
 use keylane_lanes::{Change, Stall};
-use keylane_rt::Semaphore;
 use keylane_rt::atomic::{AtomicUsize, Ordering};
 use keylane_rt::unwind::shielded;
+use keylane_rt::{OwnLine, Semaphore};
 
 use super::lane::Lane;
 use super::message::{Charge, Obligation, Parked, RoomState};
@@ -26,7 +26,7 @@ fn slot_of(hash: u64) -> usize {
 #[derive(Debug)]
 pub(crate) struct Room {
     /// Room for messages that are accepted and not settled.
-    pub(crate) messages: Semaphore,
+    pub(crate) messages: OwnLine<Semaphore>,
     /// Room in bytes.
     pub(crate) bytes: Option<Semaphore>,
     /// Stalled messages, whose room was returned. Relaxed, without a partner: it orders nothing.
@@ -47,7 +47,7 @@ pub(crate) struct Freed {
 impl Room {
     pub(super) fn new(messages: usize, bytes: Option<usize>, stalled: usize) -> Self {
         Self {
-            messages: Semaphore::new(messages),
+            messages: OwnLine(Semaphore::new(messages)),
             bytes: bytes.map(Semaphore::new),
             stalled: AtomicUsize::new(0),
             stalled_capacity: stalled,

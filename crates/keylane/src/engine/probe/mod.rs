@@ -6,7 +6,7 @@
 mod notify;
 
 use keylane_rt::unwind::{caught, dropped, shielded};
-use keylane_rt::{Handle, clock};
+use keylane_rt::{Handle, OwnLine, clock};
 
 use super::events::{Event, Feed};
 use super::settings::{Overflow, Settings};
@@ -17,7 +17,7 @@ use crate::observe::trace::{ShowKey, Shown};
 use crate::observe::{Counters, Watchdog};
 
 pub(crate) struct Probe<K> {
-    pub(crate) counters: Counters,
+    pub(crate) counters: OwnLine<Counters>,
     /// The `metrics` facade.
     pub(crate) facade: Facade,
     /// Measures attempts, where the concurrency is adaptive.
@@ -42,7 +42,7 @@ impl<K> Probe<K> {
         runtime: Handle,
     ) -> Self {
         Self {
-            counters: Counters::default(),
+            counters: OwnLine(Counters::default()),
             facade: Facade::new(settings.name.as_deref()),
             meter,
             hot_keys: HotKeys::new(concurrency),

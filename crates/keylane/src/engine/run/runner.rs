@@ -203,7 +203,7 @@ impl<T: Spec> Runner<T> {
     /// This check is made for every job, in addition to closing the ready queue. While runners
     /// already see the end, the router may still place a message behind one of its key that a
     /// runner has handed back. That message must not start.
-    #[inline(always)]
+    #[inline]
     fn start(&mut self, context: &mut Context<T::Key>, queued: Queued<T>) -> Option<Job<T>> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
@@ -255,7 +255,7 @@ impl<T: Spec> Runner<T> {
         self.follow(context, taken)
     }
 
-    #[inline(always)]
+    #[inline]
     fn follow(&mut self, context: &mut Context<T::Key>, taken: Take<Queued<T>>) -> Option<Job<T>> {
         match taken {
             Take::Job(queued) => return self.start(context, queued),

@@ -3,10 +3,12 @@
 mod outcome;
 pub(crate) use outcome::Outcome;
 
+mod tally;
+pub(crate) use tally::Tally;
+
 mod answer;
 
 mod settle;
-pub(crate) use settle::Tally;
 
 mod hand_back;
 
