@@ -370,3 +370,40 @@ fn a_blocked_key_does_not_starve_those_behind_it() {
         verdict.assert_judged(&[Rule::NoLoss, Rule::Order, Rule::Exclusion]);
     });
 }
+
+/// Handlers that block in place run side by side, more of them than there are workers.
+#[test]
+fn handlers_that_block_in_place_run_side_by_side() {
+    const AT_ONCE: usize = 8;
+    threads().block_on(async {
+        let meeting = Arc::new((Mutex::new(0), Condvar::new()));
+        let blocking = {
+            let meeting = Arc::clone(&meeting);
+            move |_, number: u64| {
+                let meeting = Arc::clone(&meeting);
+                async move {
+                    let (count, changed) = &*meeting;
+                    let all_came = tokio::task::block_in_place(|| {
+                        let mut count = count.lock().unwrap();
+                        *count += 1;
+                        changed.notify_all();
+                        let waits = |count: &mut usize| *count < AT_ONCE;
+                        let waited = changed.wait_timeout_while(count, 10 * SECOND, waits);
+                        !waited.unwrap().1.timed_out()
+                    });
+                    all_came.then_some(number).ok_or(())
+                }
+            }
+        };
+        let dispatcher = Dispatcher::builder(|number: &u64| *number)
+            .concurrency(AT_ONCE)
+            .blocking_handlers(true)
+            .spawn(boxed(blocking))
+            .unwrap();
+        for number in 0..AT_ONCE as u64 {
+            dispatcher.send(number).await.unwrap();
+        }
+        let report = dispatcher.drain().await;
+        assert_eq!(report.done, AT_ONCE as u64);
+    });
+}

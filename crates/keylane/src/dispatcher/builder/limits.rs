@@ -24,6 +24,20 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
+    /// Sets whether handlers block their thread in place, inside `tokio::task::block_in_place`. The
+    /// default is `false`.
+    ///
+    /// As many handlers are polled at once as the runtime has workers: more could not be. While a
+    /// handler blocks in place, Tokio gives its worker another thread, so there more are. With this
+    /// setting only [`concurrency`](Self::concurrency) limits them, as if each had a task of its
+    /// own. Handlers that never wait then cost more, because more runners take turns.
+    ///
+    /// Prefer `spawn_blocking`, and await that: it needs no such setting.
+    pub fn blocking_handlers(mut self, blocking: bool) -> Self {
+        self.config.blocking = blocking;
+        self
+    }
+
     /// Sets the maximum number of messages that are accepted and not settled. Stalled messages
     /// count separately, see [`stalled_capacity`](Self::stalled_capacity).
     pub fn capacity(mut self, messages: usize) -> Self {

@@ -179,7 +179,7 @@ impl<K: Key, M: Message, E: 'static> Config<K, M, E> {
         let adaptive = self.settings.adaptive;
         RunnerLimits {
             concurrency: adaptive.map_or(self.concurrency, |adaptive| adaptive.first()),
-            pollers: workers,
+            pollers: if self.blocking { usize::MAX } else { workers },
             idle: 16 * workers,
         }
     }
