@@ -80,7 +80,7 @@ const FILES: &[&str] = &[
     "crates/keylane-lanes/src/timers.rs",
     "crates/keylane-queue/src/expiry_queue.rs",
     "crates/keylane-queue/src/lease_table.rs",
-    "crates/keylane/src/engine/outcome/verdict.rs",
+    "crates/keylane/src/engine/failures/verdict.rs",
     "crates/keylane/src/rate/memory.rs",
     "crates/keylane/src/rate/mod.rs",
     "crates/keylane/src/rate/spec.rs",
