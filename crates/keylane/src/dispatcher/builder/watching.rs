@@ -9,12 +9,11 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// Sets the time after which a handler that does not return from a poll is reported as stuck.
     ///
     /// A handler must not block its thread: it keeps one of the runtime's workers from every other
-    /// key, also inside `block_in_place` unless
-    /// [`blocking_handlers`](Self::blocking_handlers) is set, and what it has just sent or decided
-    /// may wait for it. Use `spawn_blocking` and await that. On a current-thread runtime such a handler stops
-    /// the report as well. On another runtime it may delay the report, and the dispatcher with it,
-    /// until a further task wakes one of the other workers, which then takes over the queue of the
-    /// blocked one.
+    /// key, also inside `block_in_place` unless [`blocking_handlers`](Self::blocking_handlers) is
+    /// set, and what it has just sent or decided may wait for it. Use `spawn_blocking` and await
+    /// that. On a current-thread runtime such a handler stops the report as well. On another
+    /// runtime it may delay the report, and the dispatcher with it, until a further task wakes one
+    /// of the other workers, which then takes over the queue of the blocked one.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.config.settings.stuck_after = limit;
         self
