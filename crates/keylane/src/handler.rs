@@ -184,6 +184,10 @@ impl<K> fmt::Debug for Context<K> {
 /// The handler is never run for two messages of one key at the same time. Its future is dropped
 /// at the time-out of an attempt and on `abort`, at whichever await it has reached.
 ///
+/// A handler that blocks its thread keeps one of the runtime's workers from every other key. Use
+/// `spawn_blocking` and await that; or `block_in_place`, and set
+/// [`Builder::blocking_handlers`](crate::Builder::blocking_handlers).
+///
 /// # Examples
 ///
 /// ```
