@@ -271,7 +271,8 @@ async fn handlers_wait_for_connections() {
                 async move {
                     let mut transaction = inbox.begin(payment.claim).await?;
                     write(&mut transaction, kind, payment.number).await?;
-                    sleep(Duration::from_millis(300)).await;
+                    // Whoever asks for a connection meanwhile does not get one in time.
+                    sleep(2 * wait).await;
                     let _ = transaction.commit().await?;
                     Ok(())
                 }
