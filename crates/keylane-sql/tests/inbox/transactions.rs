@@ -271,7 +271,7 @@ async fn handlers_wait_for_connections() {
                 async move {
                     let mut transaction = inbox.begin(payment.claim).await?;
                     write(&mut transaction, kind, payment.number).await?;
-                    // Whoever asks for a connection meanwhile does not get one in time.
+                    // One that asks for a connection meanwhile does not get it in time.
                     sleep(2 * wait).await;
                     let _ = transaction.commit().await?;
                     Ok(())

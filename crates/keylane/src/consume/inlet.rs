@@ -12,11 +12,11 @@ use keylane_rt::unwind::dropped;
 use keylane_rt::{Arc, OwnedSemaphorePermit, TryAcquireError};
 
 use super::aside::{Aside, First, kept_of};
-use super::room::{InletRoom, SharedRoom, Take};
+use super::room::{InletRoom, Take};
 use super::waiting::Waiting;
 use crate::dispatcher::Dispatcher;
 use crate::engine::{Room, SourceSlot};
-use crate::types::{Error, Key, Message, Of, Output};
+use crate::types::{Error, Key, Message, Output};
 
 /// Most places in the capacity that are taken at once.
 const AT_ONCE: usize = 256;
@@ -33,9 +33,9 @@ pub(super) struct Inlet<K, M, O, E> {
     waiting: VecDeque<Waiting<K, M>>,
     pub(super) aside: Aside<K, M>,
     /// The wait for room for the first message.
-    room: Option<RoomWait<K, M, O, E>>,
+    room: Option<RoomWait>,
     /// Room that was waited for.
-    granted: Option<GrantedRoom<K, M, O, E>>,
+    granted: Option<GrantedRoom>,
     closed: bool,
     /// Whether lanes put messages into the order of their versions.
     sequences: bool,
@@ -46,10 +46,10 @@ pub(super) struct Inlet<K, M, O, E> {
 }
 
 /// Room for one message.
-type GrantedRoom<K, M, O, E> = InletRoom<SharedRoom<Of<K, M, O, E>>>;
+type GrantedRoom = InletRoom<Arc<Room>>;
 
 /// Waits for it. `None`: the dispatcher is closed.
-type RoomWait<K, M, O, E> = BoxFuture<'static, Option<GrantedRoom<K, M, O, E>>>;
+type RoomWait = BoxFuture<'static, Option<GrantedRoom>>;
 
 /// What is to be done before the first message can go in.
 enum Step<'a> {
@@ -269,7 +269,7 @@ impl<K: Key, M: Message, O: Output, E: Error> Inlet<K, M, O, E> {
         let dispatcher = self.dispatcher.clone();
         self.room = Some(Box::pin(async move {
             let is_taken = dispatcher.take_room(weight).await;
-            is_taken.then(|| InletRoom::of_one(SharedRoom::new(&dispatcher.engine), weight))
+            is_taken.then(|| InletRoom::of_one(Arc::clone(&dispatcher.engine.room), weight))
         }));
         Step::Wait
     }

@@ -2,10 +2,9 @@
 
 use std::ops::Deref;
 
-use keylane_rt::{Arc, Semaphore, SemaphorePermit, TryAcquireError};
+use keylane_rt::{Semaphore, SemaphorePermit, TryAcquireError};
 
-use crate::engine::{Engine, Room};
-use crate::types::Types;
+use crate::engine::Room;
 
 /// Room for messages, and for bytes of them. It goes back when it is dropped, unless a message
 /// [keeps](Self::keep) it: then the message's settlement gives it back.
@@ -15,9 +14,6 @@ pub(super) struct InletRoom<R: Deref<Target = Room>> {
     bytes: usize,
 }
 
-/// The room of an engine, for a value that outlives a borrow of it.
-pub(super) struct SharedRoom<T: Types>(Arc<Engine<T>>);
-
 /// What became of the wish for room.
 pub(super) enum Take<'a> {
     Taken(InletRoom<&'a Room>),
@@ -25,20 +21,6 @@ pub(super) enum Take<'a> {
     None,
     /// The dispatcher takes no more messages.
     Closed,
-}
-
-impl<T: Types> SharedRoom<T> {
-    pub(super) fn new(engine: &Arc<Engine<T>>) -> Self {
-        Self(Arc::clone(engine))
-    }
-}
-
-impl<T: Types> Deref for SharedRoom<T> {
-    type Target = Room;
-
-    fn deref(&self) -> &Room {
-        &self.0.room
-    }
 }
 
 impl<R: Deref<Target = Room>> InletRoom<R> {
@@ -136,6 +118,8 @@ fn take(places: &Semaphore, mut most: usize) -> Result<usize, Closed> {
 #[cfg(test)]
 #[cfg(not(keylane_shuttle))]
 mod tests {
+    use keylane_rt::Arc;
+
     use super::*;
     use crate::Dispatcher;
 
@@ -162,7 +146,7 @@ mod tests {
         assert_eq!(free(), 7, "one message has its room");
 
         // The room that it had, as if it had been waited for.
-        let mut waited = InletRoom::of_one(SharedRoom::new(&dispatcher.engine), 3);
+        let mut waited = InletRoom::of_one(Arc::clone(&dispatcher.engine.room), 3);
         assert!(
             waited.split(room, 4).is_none(),
             "it is for a smaller message"

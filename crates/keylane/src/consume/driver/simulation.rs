@@ -780,7 +780,7 @@ impl World {
             Action::Call(call) => panic!("a source that is being opened is called: {call:?}"),
             Action::Revoke { slots, how } => {
                 for slot in slots {
-                    assert!(self.core.guards_starts(), "nobody looks at {slot}");
+                    assert!(self.core.guards_starts(), "no start looks at {slot}");
                     let message = self.message(slot);
                     message.mark = message.mark.max(how);
                 }
@@ -856,7 +856,7 @@ impl World {
             let is_over = self.source.standing(position) == Standing::Over;
             assert!(
                 is_told || is_over || self.was_overdue,
-                "{position} is told to nobody, and its generation goes on"
+                "the source is not told of {position}, and its generation goes on"
             );
         }
         for (number, standing) in &self.source.generations {

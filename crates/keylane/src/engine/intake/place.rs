@@ -4,7 +4,7 @@
 
 use keylane_lanes::{Change, Offered, Stall};
 use keylane_rt::Arc;
-use keylane_rt::clock::{self};
+use keylane_rt::clock;
 
 use super::super::message::{Accepted, Envelope, Job, JobEnvelope, Parked, Queued, Work};
 use super::super::reshard::Resharding;

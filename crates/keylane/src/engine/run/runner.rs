@@ -208,10 +208,7 @@ impl<T: Spec> Runner<T> {
         let ends = self.engine.shutdown.hands_back();
         match queued {
             Queued::Job(job) if !ends && !self.engine.slow_path.takes_slow_path() => {
-                match self.engine.slow_path.guards_starts() {
-                    true => self.engine.starts.admit(&mut self.tally, context, job),
-                    false => Some(job),
-                }
+                self.admit(context, job)
             }
             queued => self.start_slowly(context, queued, ends),
         }
@@ -224,15 +221,20 @@ impl<T: Spec> Runner<T> {
         queued: Queued<T>,
         ends: bool,
     ) -> Option<Job<T>> {
-        match queued {
-            queued if ends => {
-                self.engine.table.hand_back_queued(queued);
-                None
-            }
-            queued => {
-                let job = self.engine.starts.choose(&mut self.tally, queued)?;
-                self.engine.starts.admit(&mut self.tally, context, job)
-            }
+        if ends {
+            self.engine.table.hand_back_queued(queued);
+            return None;
+        }
+        let job = self.engine.starts.choose(&mut self.tally, queued)?;
+        self.admit(context, job)
+    }
+
+    /// Asks the source and the lease of a job, where one of them has a say before it starts.
+    #[inline]
+    fn admit(&mut self, context: &mut Context<T::Key>, job: Job<T>) -> Option<Job<T>> {
+        match self.engine.slow_path.guards_starts() {
+            true => self.engine.starts.admit(&mut self.tally, context, job),
+            false => Some(job),
         }
     }
 

@@ -31,7 +31,8 @@ enum StartVerdict {
 }
 
 impl<T: Spec> Starts<T> {
-    /// Returns the job that starts, if any: this one, or the next one of its key.
+    /// Returns the job that starts, if any: this one, or the next one of its key. Called where a
+    /// source or a lease has a say, see [`SlowPath`](crate::engine::slow_path::SlowPath).
     #[inline]
     pub(crate) fn admit(
         &self,
@@ -39,9 +40,7 @@ impl<T: Spec> Starts<T> {
         context: &mut Context<T::Key>,
         mut job: Job<T>,
     ) -> Option<Job<T>> {
-        if !self.slow_path.guards_starts()
-            || (!self.sources.has_any() && self.is_leased(context, &mut job))
-        {
+        if !self.sources.has_any() && self.is_leased(context, &mut job) {
             return Some(job);
         }
         self.ask(tally, context, job)

@@ -23,7 +23,7 @@
 //! 2. What is handed over in `Stopping` goes back. At the deadline of the stop, so does what has
 //!    not started.
 //! 3. A generation is released after the last settlement of it was told and confirmed, or when
-//!    attempts of it do not end in time; then they are told to nobody.
+//!    attempts of it do not end in time; the source is not told of those.
 //! 4. After a failure no call is left of those that were decided before. What follows from one
 //!    event has its calls last, so no mark is set on a slot that is free by then.
 //! 5. `received = acked + dead_lettered + nacked + given_back + held`, after each event.
