@@ -244,7 +244,11 @@ impl World {
     }
 
     fn take(&mut self, number: Number, first: bool) {
+        let is_one_too_many = first && self.pollers() > self.limits.pollers;
         let taken = self.ready.take(first);
+        if is_one_too_many {
+            return self.rest(number, taken);
+        }
         self.taken(number, taken);
     }
 
@@ -327,10 +331,9 @@ impl World {
 
     /// The handler of a holder is done, and there is a next message in its lane.
     fn go_on(&mut self, number: Number) {
-        let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
-        let is_over = self.is_over();
+        let has_place = self.has_place();
         let again = self.ready.resume();
-        assert_eq!(again, pollers < self.limits.pollers && !is_over);
+        assert_eq!(again, has_place);
         if again {
             self.runner(number).role = Role::Poller;
         } else if let Some(job) = self.runner(number).job.take() {
@@ -341,11 +344,10 @@ impl World {
 
     /// The handler of a holder is done, and its lane is in other hands or gone.
     fn come_back(&mut self, number: Number) {
-        let pollers = self.count(|role| matches!(role, Role::Starting | Role::Poller));
-        let is_over = self.is_over();
+        let has_place = self.has_place();
         let (taken, recruit) = self.ready.come_back();
         self.runner(number).job = None;
-        if pollers < self.limits.pollers && !is_over {
+        if has_place {
             assert!(matches!(recruit, Recruit::None), "it polls itself");
             self.runner(number).role = Role::Poller;
             self.taken(number, taken);
@@ -431,6 +433,15 @@ impl World {
         self.count(|role| matches!(role, Role::Starting | Role::Poller | Role::Holder))
     }
 
+    fn pollers(&self) -> usize {
+        self.count(|role| matches!(role, Role::Starting | Role::Poller))
+    }
+
+    /// Whether a holder that comes back may take jobs.
+    fn has_place(&self) -> bool {
+        self.count(|role| role == Role::Poller) < self.limits.pollers && !self.is_over()
+    }
+
     fn is_over(&self) -> bool {
         self.active() > self.limits.concurrency
     }
@@ -450,14 +461,18 @@ impl World {
             "permits in use are runners that hold one"
         );
         assert_eq!(self.ready.waiting(), self.jobs.len());
-        assert!(pollers <= self.limits.pollers, "{pollers} pollers");
+        let most = self.limits.pollers + starting;
+        assert!(
+            pollers <= most,
+            "{pollers} pollers, {starting} of them starting"
+        );
         assert_eq!(self.ready.concurrency(), self.limits.concurrency);
         assert!(active <= self.ceiling, "{active} active");
         self.ceiling = active.max(self.limits.concurrency);
         assert!(starting <= 1, "runners are recruited one at a time");
         assert!(self.idle() <= self.limits.idle, "{} idle", self.idle());
         let comes =
-            starting > 0 || pollers == self.limits.pollers || active >= self.limits.concurrency;
+            starting > 0 || pollers >= self.limits.pollers || active >= self.limits.concurrency;
         assert!(
             self.jobs.is_empty() || comes,
             "jobs wait, and no runner comes"

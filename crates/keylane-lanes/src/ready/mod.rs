@@ -2,8 +2,8 @@
 //!
 //! A *runner* is a task in one of three roles, and in some steps between them (see [`Role`]):
 //!
-//! - **poller**: takes jobs from the queue and polls each handler once. There are never more
-//!   pollers than workers of the runtime, because more could not poll at the same time.
+//! - **poller**: takes jobs from the queue and polls each handler once. No more of them take jobs
+//!   than the runtime has workers, because more could not poll at the same time.
 //! - **holder**: its handler returned `Pending`, and it has become that lane's task.
 //! - **idle**: waits to be a poller again. A few are kept, the others end.
 //!
@@ -18,6 +18,10 @@
 //! first: Tokio runs a task that it wakes on the same worker after it, and another worker can only
 //! steal a task that waits in the run queue. All of this is decided here, under one lock. The
 //! caller carries out what [`Recruit`] says after the lock is released.
+//!
+//! A holder whose lane has ended is running, and a recruited poller is not yet. So the holder takes
+//! the next job in its place, and the recruited one leaves again if it is one too many. Handlers that
+//! wait a moment then wake few runners: a holder that comes back runs the next job itself.
 //!
 //! With a rate a job may have to wait although a runner asks for it. The runner becomes idle and
 //! wakes the router. No runner is recruited until the router says that the next job may start.
@@ -166,6 +170,13 @@ impl<T: Ranked> Inner<T> {
         self.idle_or_leave(limits)
     }
 
+    /// Whether one more runner may take jobs: one that was recruited and has not begun is not
+    /// counted.
+    #[inline]
+    fn has_place(&self, limits: &RunnerLimits) -> bool {
+        self.pollers - usize::from(self.starting) < limits.pollers && !self.is_over()
+    }
+
     /// Whether more runners are active than the limit allows. A runner that asks becomes idle then.
     #[inline]
     fn is_over(&self) -> bool {
@@ -279,12 +290,16 @@ impl<T: Ranked> Ready<T> {
         lock(&self.state).jobs.extract(chosen)
     }
 
-    /// Returns the next job of a poller.
+    /// Returns the next job of a poller. `first`: it was recruited, and begins. It leaves if a
+    /// holder has come back meanwhile and taken its place.
     #[inline]
     pub fn take(&self, first: bool) -> Take<T> {
         let mut state = lock(&self.state);
         if first {
             state.starting = false;
+            if state.pollers > self.limits.pollers {
+                return state.leave(&self.limits);
+            }
         }
         state.take(&self.limits)
     }
@@ -293,9 +308,9 @@ impl<T: Ranked> Ready<T> {
     /// are enough pollers.
     pub fn come_back(&self) -> (Take<T>, Recruit) {
         let mut state = lock(&self.state);
-        let is_over = state.is_over();
+        let has_place = state.has_place(&self.limits);
         state.holders -= 1;
-        if state.pollers >= self.limits.pollers || is_over {
+        if !has_place {
             let recruit = state.recruit(&self.limits);
             return (state.idle_or_leave(&self.limits), recruit);
         }
@@ -358,7 +373,7 @@ impl<T: Ranked> Ready<T> {
     /// enough pollers, or too many runners are active.
     pub fn resume(&self) -> bool {
         let mut state = lock(&self.state);
-        if state.pollers >= self.limits.pollers || state.is_over() {
+        if !state.has_place(&self.limits) {
             return false;
         }
         state.holders -= 1;
