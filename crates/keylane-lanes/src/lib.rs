@@ -26,6 +26,9 @@ pub use map::{Keep, LaneMap};
 mod ready;
 pub use ready::{CLASSES, Ranked, Ready, Recruit, Role, RunnerLimits, Take};
 
+mod stripe;
+pub use stripe::{Call, Stripe};
+
 mod timers;
 pub use timers::Timers;
 

@@ -387,6 +387,10 @@ impl World {
     fn recruit(&mut self, recruit: Recruit) {
         let number = match recruit {
             Recruit::None => return,
+            Recruit::Full => {
+                assert!(self.active() >= self.limits.concurrency && !self.jobs.is_empty());
+                return;
+            }
             Recruit::Spawn => {
                 let idle = self.idle();
                 assert_eq!(idle, 0, "a task was started beside an idle one");

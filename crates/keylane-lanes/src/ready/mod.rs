@@ -51,6 +51,8 @@ pub use queue::Ranked;
 pub enum Recruit {
     /// None.
     None,
+    /// None: as many runners are active as may be, and more jobs wait.
+    Full,
     /// Wake this idle runner: it is a poller already.
     Wake(Waker),
     /// Start a new runner: it is a poller already.
@@ -121,11 +123,13 @@ impl<T: Ranked> Inner<T> {
     #[inline]
     fn recruit(&mut self, limits: &RunnerLimits) -> Recruit {
         let active = self.pollers + self.holders;
-        if self.jobs.startable() == 0
-            || self.starting
-            || self.pollers >= limits.pollers
-            || active >= self.concurrency
-        {
+        if self.jobs.startable() == 0 || self.starting {
+            return Recruit::None;
+        }
+        if active >= self.concurrency {
+            return Recruit::Full;
+        }
+        if self.pollers >= limits.pollers {
             return Recruit::None;
         }
         self.pollers += 1;
@@ -268,6 +272,11 @@ impl<T: Ranked> Ready<T> {
         }
         state.jobs.push(job);
         Ok(state.recruit(&self.limits))
+    }
+
+    /// Recruits a runner, if a job waits that needs one.
+    pub fn recruit(&self) -> Recruit {
+        lock(&self.state).recruit(&self.limits)
     }
 
     /// Returns when to call [`take_expired`](Self::take_expired), if a job may expire. Jobs that a
@@ -466,6 +475,12 @@ impl<T: Ranked> Ready<T> {
     pub fn active(&self) -> usize {
         let state = lock(&self.state);
         state.pollers + state.holders
+    }
+
+    /// Returns whether as many runners are active as may be.
+    pub fn is_full(&self) -> bool {
+        let state = lock(&self.state);
+        state.pollers + state.holders >= state.concurrency
     }
 
     /// Returns the number of jobs that wait for a runner.

@@ -16,6 +16,12 @@ pub trait Ranked {
     /// Returns whether it counts for the rate.
     fn counts(&self) -> bool;
 
+    /// Returns whether neither its class nor a rate decides about it: it is no work of a handler,
+    /// and has turns with what they choose.
+    fn is_free(&self) -> bool {
+        false
+    }
+
     /// Returns when it is too late to start it, in nanoseconds since the epoch of the rules.
     fn expires_at(&self) -> Option<u64>;
 }
@@ -39,7 +45,7 @@ struct Precedence<T> {
     less_urgent: Vec<VecDeque<T>>,
     order: ClassOrder,
     pace: Option<Pace>,
-    /// With a rate, those that do not count for it, of all classes.
+    /// Those that are free; with a rate, also those that do not count for it, of all classes.
     free: VecDeque<T>,
     /// Whether a free one went last, when both could go.
     free_last: bool,
@@ -230,7 +236,7 @@ impl<T: Ranked> Precedence<T> {
 
     #[cold]
     fn queue_of<'a>(&'a mut self, first: &'a mut VecDeque<T>, job: &T) -> &'a mut VecDeque<T> {
-        if self.pace.is_some() && !job.counts() {
+        if job.is_free() || (self.pace.is_some() && !job.counts()) {
             return &mut self.free;
         }
         let class = self.class_of(job);

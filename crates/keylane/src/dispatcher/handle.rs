@@ -51,6 +51,8 @@ use crate::types::Of;
 /// ```
 pub struct Dispatcher<K, M, O = (), E = std::convert::Infallible> {
     pub(crate) engine: Arc<Engine<Of<K, M, O, E>>>,
+    /// With the striped intake nothing goes through it: it tells the router when the last handle is
+    /// gone.
     pub(super) channel: mpsc::UnboundedSender<Accepted<Of<K, M, O, E>>>,
     pub(super) address: Arc<Address<K, M>>,
 }

@@ -110,6 +110,7 @@ pub(crate) use settings::{Settings, Share};
 
 // The way of a message.
 mod intake;
+pub(crate) use intake::stripes_for;
 
 mod lane;
 pub(crate) use lane::{Gate, Lane};

@@ -42,7 +42,7 @@ impl<T: Spec> Engine<T> {
                 let mut any = |at: SourceSlot| revoked.contains(at);
                 job.envelope.obligation.any_source(&mut any)
             }
-            Queued::Lane { .. } => false,
+            Queued::Lane { .. } | Queued::Turn(_) => false,
         });
         for queued in taken {
             let Queued::Job(mut job) = queued else {

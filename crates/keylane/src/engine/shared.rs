@@ -11,6 +11,7 @@ use super::clocks::Clocks;
 use super::decisions::Decisions;
 use super::end::{Report, ShutdownState, Stage};
 use super::failures::Failures;
+use super::intake::Stripes;
 use super::lane::LaneEffects;
 use super::leases::LaneLeaseTable;
 use super::message::{Queued, StoreRequest};
@@ -58,6 +59,8 @@ pub(crate) struct Engine<T: Types> {
     /// Which job of a lane starts.
     pub(super) starts: Starts<T>,
     pub(super) ready: Ready<Queued<T>>,
+    /// The striped intake, if that is used.
+    pub(crate) stripes: Stripes<T>,
     pub(crate) runners: RunningTasks,
     /// Spawns a runner. Only this closure knows the type of the handler.
     pub(super) spawn: Spawn<T>,
@@ -69,6 +72,8 @@ pub(crate) struct Engine<T: Types> {
 pub(crate) struct Parts<T: Types> {
     pub(crate) settings: Settings<T::Key, T::Message, T::Error>,
     pub(crate) shards: Option<usize>,
+    /// How many stripes the intake has. 0: it is the channel.
+    pub(crate) stripes: usize,
     pub(crate) limits: RunnerLimits,
     pub(crate) share: Option<Share<T::Output, T::Error>>,
     pub(crate) places: Option<Arc<Places<T::Key>>>,
@@ -87,6 +92,7 @@ impl<T: Spec> Engine<T> {
         let Parts {
             settings,
             shards,
+            stripes,
             limits,
             share,
             places,
@@ -167,6 +173,7 @@ impl<T: Spec> Engine<T> {
         let ready = Ready::new(limits)
             .with_precedence(settings.rate.map(|rate| rate.limiter()), settings.classes)
             .with_expiry(table.rules.expires);
+        let starts_alone = ready.is_first_come() && settings.adaptive.is_none();
         Self {
             settings,
             room,
@@ -181,6 +188,7 @@ impl<T: Spec> Engine<T> {
             failures,
             starts,
             ready,
+            stripes: Stripes::new(stripes, starts_alone),
             runners,
             spawn,
             runtime,
@@ -233,7 +241,7 @@ impl<T: Spec> Engine<T> {
             overflowed: counters.overflowed.get(),
             stuck: counters.stuck.get(),
             in_flight: self.ready.active(),
-            ready: self.ready.waiting(),
+            ready: self.ready.waiting().saturating_sub(self.stripes.entries()),
             lanes: self.table.lanes.len(),
             backing_off: self.clocks.backing_off(),
             halted: self.table.halted.load(Ordering::Relaxed),
@@ -306,35 +314,46 @@ impl<T: Spec> Engine<T> {
         }
     }
 
-    /// Wakes or spawns the runner that the ready queue has recruited.
+    /// Wakes or spawns the runner that the ready queue has recruited. True: there is one.
     #[inline]
-    pub(super) fn recruit(self: &Arc<Self>, recruit: Recruit) {
-        if !matches!(recruit, Recruit::None) {
-            self.wake_watchdog();
-        }
+    pub(super) fn recruit(self: &Arc<Self>, recruit: Recruit) -> bool {
         match recruit {
-            Recruit::None => {}
-            Recruit::Wake(waker) => waker.wake(),
-            Recruit::Spawn => (self.spawn)(self),
+            Recruit::None => false,
+            Recruit::Full => {
+                self.ask_router();
+                false
+            }
+            Recruit::Wake(waker) => {
+                self.wake_watchdog();
+                waker.wake();
+                true
+            }
+            Recruit::Spawn => {
+                self.wake_watchdog();
+                (self.spawn)(self);
+                true
+            }
         }
     }
 
     /// Pushes one job to the back of the ready queue. If the queue is closed, the job is handed
-    /// back.
-    pub(super) fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<T>>) {
+    /// back. True: a runner was recruited.
+    pub(super) fn enqueue(self: &Arc<Self>, queued: impl Into<Queued<T>>) -> bool {
         let queued: Queued<T> = queued.into();
         let expires = self.table.rules.expires && queued.expires_at().is_some();
         match self.ready.push_one(queued) {
             Ok(recruit) => {
-                self.recruit(recruit);
+                let recruited = self.recruit(recruit);
                 if expires {
                     // It has the alarm.
                     self.shutdown.wake_router();
                 }
+                recruited
             }
             Err(queued) => {
                 self.table.hand_back_queued(queued);
                 self.end_orphaned();
+                false
             }
         }
     }

@@ -20,19 +20,25 @@ enum Setting {
     Batch,
     Coalesce,
     ExpireAfter,
+    HashLanes,
     Sequence,
     ShareAnswers,
+    StripedIntake,
 }
 
-use Setting::{Batch, Coalesce, ExpireAfter, Sequence as Sequenced, ShareAnswers};
+use Setting::{
+    Batch, Coalesce, ExpireAfter, HashLanes, Sequence as Sequenced, ShareAnswers, StripedIntake,
+};
 
 /// Pairs of which only one can be set.
-const CONFLICTS: [(Setting, Setting); 4] = [
+const CONFLICTS: [(Setting, Setting); 5] = [
     (Coalesce, Sequenced),
     (Coalesce, Batch),
     // A message of a sequence that is not started in its place would be a gap.
     (Sequenced, Batch),
     (Sequenced, ExpireAfter),
+    // Only the router knows which lane a key has while their number changes.
+    (StripedIntake, HashLanes),
 ];
 
 /// Settings that do nothing without another one.
@@ -44,8 +50,10 @@ impl Setting {
             Batch => "batch",
             Coalesce => "coalesce",
             ExpireAfter => "expire_after",
+            HashLanes => "hash_lanes",
             Sequenced => "sequence",
             ShareAnswers => "share_answers",
+            StripedIntake => "striped_intake",
         }
     }
 
@@ -54,8 +62,10 @@ impl Setting {
             Batch => config.settings.batch.is_some(),
             Coalesce => matches!(config.settings.discipline, Discipline::Coalesce(_)),
             ExpireAfter => config.lifetime.is_some(),
+            HashLanes => config.placing.is_some(),
             Sequenced => config.sequence.is_some(),
             ShareAnswers => config.share.is_some(),
+            StripedIntake => config.striped == Some(true),
         }
     }
 }

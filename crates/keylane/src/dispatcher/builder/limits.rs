@@ -38,6 +38,22 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
+    /// Sets whether senders put messages into a few queues, by the hash of their key, instead of one
+    /// channel. The default is `false`.
+    ///
+    /// With the channel one task places all messages in their lanes. With the striped intake the
+    /// tasks that run the handlers do. Everything that this crate promises holds for both. The
+    /// striped intake is faster with several senders at once, takes less processor time for each
+    /// message, and answers an idle [`submit`](Dispatcher::submit) sooner. The channel is better if
+    /// handlers block their thread: messages are placed meanwhile, so the depth of a lane and its
+    /// limit are exact.
+    ///
+    /// Not together with [`hash_lanes`](Dispatcher::hash_lanes).
+    pub fn striped_intake(mut self, striped: bool) -> Self {
+        self.config.striped = Some(striped);
+        self
+    }
+
     /// Sets the maximum number of messages that are accepted and not settled. Stalled messages
     /// count separately, see [`stalled_capacity`](Self::stalled_capacity).
     pub fn capacity(mut self, messages: usize) -> Self {

@@ -20,6 +20,7 @@ use crate::rate::Rate;
 /// | [`concurrency`](Self::concurrency) | 256 handlers in flight | ready lanes wait |
 /// | [`adaptive_concurrency`] | none: `concurrency` stands | ready lanes wait |
 /// | [`blocking_handlers`](Self::blocking_handlers) | no: as many are polled as workers | |
+/// | [`striped_intake`](Self::striped_intake) | no: one channel | |
 /// | [`capacity`](Self::capacity) | 65,536 messages | senders wait, `try_send` says `Full` |
 /// | [`capacity_bytes`](Self::capacity_bytes) | none | the same |
 /// | [`lane_capacity`] | smaller of 1,024 and `capacity / 4`, `Wait` | senders of that key wait |
@@ -84,6 +85,8 @@ pub(super) struct Config<K, M, E> {
     pub(super) concurrency: usize,
     /// Whether handlers block in place.
     pub(super) blocking: bool,
+    /// Whether the intake is striped. `None`: the default.
+    pub(super) striped: Option<bool>,
     pub(super) lane_capacity: Option<usize>,
     pub(super) stalled_capacity: Option<usize>,
     pub(super) shards: Option<usize>,
@@ -104,6 +107,7 @@ impl<K, M, E> Default for Config<K, M, E> {
             settings: Settings::default(),
             concurrency: 256,
             blocking: false,
+            striped: None,
             lane_capacity: None,
             stalled_capacity: None,
             shards: None,

@@ -14,6 +14,7 @@ use crate::dispatcher::address::Address;
 use crate::dispatcher::handle::Dispatcher;
 use crate::engine::{
     Batches, Engine, Invoke, Parts, Places, Runner, Share, Single, Spawn, Tally, launch, run,
+    stripes_for,
 };
 use crate::error::BuildError;
 use crate::handler::Handler;
@@ -111,11 +112,16 @@ where
             let hasher = Arc::clone(&hasher);
             Arc::new(Places::new(placing, move |lane| hasher.hash_one(lane)))
         });
-        let limits = config.limits(rt::workers(&runtime));
+        let workers = rt::workers(&runtime);
+        let (limits, stripes) = (
+            config.limits(workers),
+            config.stripes(workers, places.is_some()),
+        );
         let address = config.address(key, hasher, version);
         let (engine, channel) = launch(Parts {
             settings: config.settings,
             shards: config.shards,
+            stripes,
             limits,
             share,
             places,
@@ -141,6 +147,13 @@ fn runners<T: Spec + 'static>(runtime: Handle, invoke: impl Invoke<T>) -> Spawn<
                 .abort_handle()
         });
     })
+}
+
+/// The intake where the builder does not say. Debug builds ask the environment, so that the tests
+/// can run with both.
+fn is_striped_by_default() -> bool {
+    cfg!(debug_assertions)
+        && std::env::var_os("KEYLANE_INTAKE").is_some_and(|intake| intake == "striped")
 }
 
 impl<K: Key, M: Message, E: 'static> Config<K, M, E> {
@@ -181,6 +194,14 @@ impl<K: Key, M: Message, E: 'static> Config<K, M, E> {
             concurrency: adaptive.map_or(self.concurrency, |adaptive| adaptive.first()),
             pollers: if self.blocking { usize::MAX } else { workers },
             idle: 16 * workers,
+        }
+    }
+
+    fn stripes(&self, workers: usize, has_places: bool) -> usize {
+        let by_default = || !has_places && is_striped_by_default();
+        match self.striped.unwrap_or_else(by_default) {
+            true => stripes_for(workers),
+            false => 0,
         }
     }
 

@@ -3,6 +3,11 @@
 mod router;
 pub(crate) use router::Router;
 
+mod arrivals;
+
+mod stripes;
+pub(crate) use stripes::{Stripes, Turned, stripes_for};
+
 mod burst;
 
 mod place;

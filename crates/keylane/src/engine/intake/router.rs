@@ -22,8 +22,8 @@ use super::super::message::{Accepted, Queued, Returning, WakeUp};
 use super::super::reshard::Resharding;
 use super::super::settlement::Tally;
 use super::super::{Engine, Stage};
+use super::arrivals::Arrivals;
 use super::expire::ExpiryAlarm;
-use super::place::Placer;
 use super::release::Release;
 use super::retries::DueRetries;
 use crate::observe::hot_keys::DepthFilter;
@@ -119,6 +119,7 @@ impl<T: Spec> Router<T> {
             self.follow_stage();
             self.settle_expired();
             self.start_woken();
+            self.engine.take_turns(&mut self.jobs);
             self.reshard();
             let routed = self.route();
             self.retries.start(&self.engine, &mut self.jobs);
@@ -172,14 +173,19 @@ impl<T: Spec> Router<T> {
         self.has_expired = self.expiry.poll(&self.engine, cx).is_ready();
         if !shutdown.has_intake_ended() {
             match rt::poll_recv_many(&mut self.ingress, cx, &mut self.burst, BURST) {
-                Poll::Ready(0) if self.engine.clocks.later.is_empty() => {
+                Poll::Ready(0)
+                    if self.engine.clocks.later.is_empty() && self.engine.stripes.are_idle() =>
+                {
                     return Poll::Ready(Heard::End);
                 }
-                Poll::Ready(0) if shutdown.stage() == Stage::Open => {
-                    // The last handle is gone, and some accepted messages are still delayed.
-                    shutdown.enter(Stage::Draining);
+                Poll::Ready(0) => {
+                    if shutdown.stage() == Stage::Open {
+                        // The last handle is gone, and some accepted messages are still delayed,
+                        // or not placed.
+                        shutdown.enter(Stage::Draining);
+                    }
+                    self.engine.ask_router();
                 }
-                Poll::Ready(0) => {}
                 Poll::Ready(_) => {
                     // Timers are polled under any load.
                     let _ = self.poll_timers(cx);
@@ -202,6 +208,7 @@ impl<T: Spec> Router<T> {
             || refilled
             || nudged
             || self.has_expired
+            || self.engine.stripes.is_asked()
             || self.is_finished()
             || self.is_too_late(cx)
         {
@@ -217,30 +224,13 @@ impl<T: Spec> Router<T> {
         if came + returned == 0 {
             return 0;
         }
-        let engine = &self.engine;
-        engine.probe.counters.accepted.add(came as u64);
-        engine.probe.hot_keys.begin(&mut self.grown, came);
-        let resharding = self.resharding.as_mut();
-        let mut intake = Placer::new(engine, resharding, &mut self.jobs, &mut self.grown);
-        let now = intake.stamp();
-        let mut arrivals = Arrivals {
-            engine,
+        let arrivals = Arrivals {
+            engine: &self.engine,
             returning: self.returning.drain(..),
             burst: self.burst.drain(..),
             last: &mut self.last_accepted_at,
         };
-        // These were accepted before the others.
-        for returning in arrivals.returning.by_ref() {
-            *arrivals.last = now.max(*arrivals.last + 1);
-            let accepted_at = returning.accepted_at.unwrap_or(*arrivals.last);
-            intake.place(returning.accepted, accepted_at);
-        }
-        for accepted in arrivals.burst.by_ref() {
-            *arrivals.last = now.max(*arrivals.last + 1);
-            intake.place(accepted, *arrivals.last);
-        }
-        drop(arrivals);
-        intake.finish();
+        arrivals.place(self.resharding.as_mut(), &mut self.jobs, &mut self.grown);
         came + returned
     }
 
@@ -336,6 +326,7 @@ impl<T: Spec> Router<T> {
         if stage > Stage::Open && self.seen == Stage::Open {
             engine.stop_intake();
             self.ingress.close();
+            engine.stripes.close();
             self.jobs.extend(engine.table.close_lanes());
         }
         if stage >= Stage::Closing {
@@ -383,36 +374,6 @@ impl<T: Spec> Router<T> {
     }
 }
 
-/// Hands back the rest of a burst if the key's own `Eq` or `Clone`, which run where a lane is
-/// looked for, panic.
-///
-/// The current message is lost then, and its receipt says so.
-struct Arrivals<'a, T: Spec> {
-    engine: &'a Engine<T>,
-    returning: std::vec::Drain<'a, Returning<T>>,
-    burst: std::vec::Drain<'a, Accepted<T>>,
-    /// The `accepted_at` of the last message.
-    last: &'a mut u64,
-}
-
-impl<T: Spec> Drop for Arrivals<'_, T> {
-    fn drop(&mut self) {
-        if self.returning.len() + self.burst.len() == 0 {
-            return;
-        }
-        let mut tally = Tally::default();
-        let burst = self.burst.by_ref().map(Returning::new);
-        for returning in self.returning.by_ref().chain(burst) {
-            *self.last += 1;
-            let accepted_at = returning.accepted_at.unwrap_or(*self.last);
-            self.engine
-                .settlement
-                .hand_back_accepted(&mut tally, returning.accepted, accepted_at);
-        }
-        self.engine.settlement.flush(&mut tally);
-    }
-}
-
 /// Cleans up however the task ends.
 ///
 /// Normally everything has settled and there is nothing to do. If the runtime drops the task, or
@@ -441,6 +402,7 @@ impl<T: Spec> Drop for Router<T> {
             left.push(accepted);
         }
         engine.probe.counters.accepted.add(left.len() as u64);
+        engine.hand_back_stripes();
         let returning = std::mem::take(&mut self.returning);
         let left = left.into_iter().map(Returning::new);
         for returning in returning.into_iter().chain(left) {

@@ -171,6 +171,8 @@ pub(crate) enum Queued<T: Types> {
         hash: u64,
         class: u8,
     },
+    /// The turn of a stripe: the runner that takes it places messages.
+    Turn(u32),
 }
 
 impl<T: Spec> From<Job<T>> for Queued<T> {
@@ -281,23 +283,30 @@ impl<T: Spec> Ranked for Queued<T> {
         match self {
             Self::Job(job) => job.envelope.obligation.charge().class,
             Self::Lane { class, .. } => *class,
+            Self::Turn(_) => 0,
         }
     }
 
-    /// Every attempt counts; a letter is no work of the handler.
+    /// Every attempt counts; a letter and a turn are no work of the handler.
     #[inline]
     fn counts(&self) -> bool {
         match self {
             Self::Job(job) => job.work.is_attempt(),
             Self::Lane { .. } => true,
+            Self::Turn(_) => false,
         }
+    }
+
+    #[inline]
+    fn is_free(&self) -> bool {
+        matches!(self, Self::Turn(_))
     }
 
     #[inline]
     fn expires_at(&self) -> Option<u64> {
         match self {
             Self::Job(job) if job.is_alone() => job.envelope.obligation.expires_at(),
-            Self::Job(_) | Self::Lane { .. } => None,
+            Self::Job(_) | Self::Lane { .. } | Self::Turn(_) => None,
         }
     }
 }

@@ -7,6 +7,7 @@ use keylane_rt::{self as rt, Arc, clock};
 
 use super::head::Head;
 use crate::engine::Engine;
+use crate::engine::intake::Turned;
 use crate::engine::message::{Job, Queued};
 use crate::engine::settlement::Tally;
 use crate::handler::Context;
@@ -198,7 +199,7 @@ impl<T: Spec> Runner<T> {
     }
 
     /// Lets a queued job start, unless the dispatcher is ending and hands it back. For a lane that
-    /// is scheduled, asks the lane what starts.
+    /// is scheduled, asks the lane what starts. For the turn of a stripe, takes it.
     ///
     /// This check is made for every job, in addition to closing the ready queue. While runners
     /// already see the end, the router may still place a message behind one of its key that a
@@ -221,6 +222,16 @@ impl<T: Spec> Runner<T> {
         queued: Queued<T>,
         ends: bool,
     ) -> Option<Job<T>> {
+        if let Queued::Turn(stripe) = queued {
+            return match self.engine.take_turn(stripe) {
+                Turned::Starts(next) => self.start(context, next),
+                Turned::Placed { recruited: true } => {
+                    self.role = Role::Recruiter;
+                    None
+                }
+                Turned::Placed { recruited: false } => None,
+            };
+        }
         if ends {
             self.engine.table.hand_back_queued(queued);
             return None;
@@ -269,6 +280,9 @@ impl<T: Spec> Runner<T> {
             Take::Leave => self.role = Role::Gone,
         }
         self.flush();
+        if self.engine.stripes.are_used() && self.engine.ready.is_full() {
+            self.engine.ask_router();
+        }
         if !self.engine.ready.is_first_come() {
             self.wake_router_if_refused();
         }

@@ -30,6 +30,7 @@ impl<T: Spec> Starts<T> {
                 Queued::Lane { key, hash, .. } => Considered::Instead(self.ask_lane(key, hash)),
                 Queued::Job(job) if is_decided => return Some(job),
                 Queued::Job(job) => self.consider(tally, job),
+                Queued::Turn(_) => unreachable!("a runner takes it, and no lane lets it out"),
             };
             queued = match considered {
                 Considered::Instead(next) => next?,
@@ -127,7 +128,7 @@ impl<T: Spec> Starts<T> {
             }
             job = match self.decisions.settle_expired(tally, job)? {
                 Queued::Job(next) => next,
-                lane @ Queued::Lane { .. } => return Some(lane),
+                other => return Some(other),
             };
         }
     }

@@ -39,6 +39,8 @@ impl<T: Spec> LaneTable<T> {
     pub(crate) fn hand_back_queued(&self, queued: Queued<T>) {
         match queued {
             Queued::Job(job) => self.hand_back_job(job),
+            // The router hands back what waits in the stripe.
+            Queued::Turn(_) => {}
             Queued::Lane { key, hash, .. } => {
                 let mut tally = Tally::default();
                 self.release_handing_back(&mut tally, Some(key), hash);
