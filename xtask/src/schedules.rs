@@ -34,6 +34,9 @@ pub(crate) const COUNT: &str = "KEYLANE_SCHEDULES";
 /// How shuttle chooses them, `random` or `pct`, read by the tests.
 pub(crate) const SCHEDULER: &str = "KEYLANE_SCHEDULER";
 
+/// Has a debug build use the striped intake where the builder does not say.
+pub(crate) const STRIPED: (&str, &str) = ("KEYLANE_INTAKE", "striped");
+
 /// The command that runs the schedule tests.
 pub(crate) fn tests(count: &str, scheduler: &str) -> Command {
     let mut command = workspace::cargo(["test", "--release", "-p", "keylane", "--lib"]);

@@ -25,6 +25,9 @@ const LIMIT: Duration = Duration::from_secs(1_500);
 /// other features.
 const REPLAY: (&str, &str) = ("tests/replay", "KEYLANE_REPLAY_PROGRAM");
 
+/// The programs whose tests run with the striped intake, too. `soak` runs all of them.
+const STRIPED: [&str; 3] = ["tests/control", "tests/disciplines", "tests/engine"];
+
 /// What measures this process or the whole machine, and so runs alone.
 const ALONE: &str = "tests/memory";
 
@@ -197,6 +200,7 @@ fn tests_and_examples(
     jobs.push(doc_tests(WORKSPACE));
     // None where the sources came without their git history.
     let turn = rotation::turn();
+    jobs.extend(built.iter().filter_map(striped));
     for program in built.iter().filter(|program| program.harness) {
         let mut job = test(program);
         if let Some(turn) = turn {
@@ -239,6 +243,19 @@ fn test(program: &Executable) -> Job {
         limit: Some(LIMIT),
         shows: Shows::AnyTests,
     }
+}
+
+/// The same tests with the striped intake.
+fn striped(program: &Executable) -> Option<Job> {
+    let place = program.place();
+    if !program.harness || !STRIPED.contains(&&*place) {
+        return None;
+    }
+    let mut job = test(program);
+    job.name = format!("{place}, striped");
+    let (variable, striped) = schedules::STRIPED;
+    job.command.env(variable, striped);
+    Some(job)
 }
 
 fn doc_tests(packages: &[&str]) -> Job {
@@ -302,7 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_alone_is_there() {
-        assert!(workspace::root().join(ALONE).join("main.rs").is_file());
+    fn what_runs_alone_or_striped_is_there() {
+        for place in STRIPED.into_iter().chain([ALONE]) {
+            assert!(workspace::root().join(place).join("main.rs").is_file());
+        }
     }
 }

@@ -66,6 +66,28 @@ pub(super) fn models(times: u64) -> Command {
     command
 }
 
+/// All tests of a dispatcher, with the striped intake.
+pub(super) fn striped(times: u64) -> Command {
+    let mut command = cargo(["test", "--no-fail-fast", "-p", "tests", "-p", "keylane"]);
+    let tests = [
+        "engine",
+        "control",
+        "disciplines",
+        "sources",
+        "model",
+        "observe",
+        "watching",
+        "queue",
+        "streams",
+        "conformance",
+    ];
+    command.arg("--lib");
+    command.args(tests.iter().flat_map(|test| ["--test", test]));
+    let (variable, striped) = schedules::STRIPED;
+    command.env(variable, striped).env(TIMES, times.to_string());
+    command
+}
+
 pub(super) fn random_schedules(count: u64) -> Command {
     schedules::tests(&count.to_string(), "random")
 }

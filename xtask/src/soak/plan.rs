@@ -80,6 +80,7 @@ mod tests {
         let numbers = [
             "KEYLANE_TIMES=5 ",
             "KEYLANE_TIMES=5 ",
+            "KEYLANE_INTAKE=striped ",
             "KEYLANE_SCHEDULER=random KEYLANE_SCHEDULES=260000 ",
             "KEYLANE_SCHEDULER=pct KEYLANE_SCHEDULES=260000 ",
             "KEYLANE_KILLS=2000 ",

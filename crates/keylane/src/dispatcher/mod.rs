@@ -5,6 +5,8 @@ pub use handle::Dispatcher;
 
 mod builder;
 pub use builder::Builder;
+#[cfg(all(test, keylane_shuttle))]
+pub(crate) use builder::STRIPED;
 
 mod address;
 mod admission;

@@ -8,6 +8,8 @@ use keylane_rt as rt;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, MaxSteps, Runner};
 
+use crate::dispatcher::STRIPED;
+
 /// The number of schedules over all scenarios.
 const SCHEDULES: usize = 100_000;
 
@@ -18,10 +20,12 @@ const LONGEST: usize = 100_000;
 const DEPTH: usize = 3;
 
 /// Runs the scenario, one of so many, under its share of the schedules.
-pub(super) fn explore<F>(scenario: fn() -> F, scenarios: usize)
+pub(super) fn explore<F>(scenario: fn() -> F, scenarios: usize, is_striped: bool)
 where
     F: Future<Output = ()> + 'static,
 {
+    // All tasks of a schedule run on this thread.
+    STRIPED.set(is_striped);
     // Without the type of the scenario, so that the model checker is compiled once and not for each.
     run(
         Box::new(move || {

@@ -16,3 +16,5 @@ mod watching;
 mod check;
 
 mod spawn;
+#[cfg(all(test, keylane_shuttle))]
+pub(crate) use spawn::STRIPED;

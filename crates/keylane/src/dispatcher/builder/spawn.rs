@@ -151,9 +151,21 @@ fn runners<T: Spec + 'static>(runtime: Handle, invoke: impl Invoke<T>) -> Spawn<
 
 /// The intake where the builder does not say. Debug builds ask the environment, so that the tests
 /// can run with both.
+#[cfg(not(all(test, keylane_shuttle)))]
 fn is_striped_by_default() -> bool {
     cfg!(debug_assertions)
         && std::env::var_os("KEYLANE_INTAKE").is_some_and(|intake| intake == "striped")
+}
+
+#[cfg(all(test, keylane_shuttle))]
+thread_local! {
+    /// Whether the intake is striped where the builder does not say.
+    pub(crate) static STRIPED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+#[cfg(all(test, keylane_shuttle))]
+fn is_striped_by_default() -> bool {
+    STRIPED.get()
 }
 
 impl<K: Key, M: Message, E: 'static> Config<K, M, E> {
