@@ -20,8 +20,8 @@
 //! caller carries out what [`Recruit`] says after the lock is released.
 //!
 //! A holder whose lane has ended is running, and a recruited poller is not yet. So the holder takes
-//! the next job in its place, and the recruited one leaves again if it is one too many. Handlers that
-//! wait a moment then wake few runners: a holder that comes back runs the next job itself.
+//! the next job in its place, and the recruited one leaves again if it is one too many. Handlers
+//! that wait a moment then wake few runners: a holder that comes back runs the next job itself.
 //!
 //! With a rate a job may have to wait although a runner asks for it. The runner becomes idle and
 //! wakes the router. No runner is recruited until the router says that the next job may start.

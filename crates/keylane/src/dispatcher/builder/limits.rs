@@ -38,8 +38,8 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
         self
     }
 
-    /// Sets whether senders put messages into a few queues, by the hash of their key, instead of one
-    /// channel. The default is `false`.
+    /// Sets whether senders put messages into a few queues, by the hash of their key, instead of
+    /// one channel. The default is `false`.
     ///
     /// With the channel one task places all messages in their lanes. With the striped intake the
     /// tasks that run the handlers do. Everything that this crate promises holds for both. The

@@ -1,4 +1,5 @@
-//! Intake: the router takes messages from the channel and places each in the lane of its key.
+//! Intake: each message is placed in the lane of its key. The router does that with those of the
+//! channel, the runners with those of the stripes.
 
 mod router;
 pub(crate) use router::Router;
@@ -6,7 +7,10 @@ pub(crate) use router::Router;
 mod arrivals;
 
 mod stripes;
-pub(crate) use stripes::{Stripes, Turned, stripes_for};
+pub(crate) use stripes::{Stripes, stripes_for};
+
+mod turns;
+pub(crate) use turns::Turned;
 
 mod burst;
 
