@@ -2,13 +2,17 @@
 //! behind it.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use keylane::Retry;
+use futures::{SinkExt, StreamExt, stream};
+use keylane::error::TrySendError;
+use keylane::{Dispatcher, Retry};
 use keylane_testkit::scenario::{
     MS, Message, Producer, Random, SECOND, dispatcher, on_both, paused, quiet, scripted, threads,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
+use tokio::runtime;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
@@ -184,4 +188,72 @@ fn a_batch_keeps_its_order() {
         }
         producer.finish(Evidence::new()).await;
     });
+}
+
+/// One sender that uses every way to send, on two keys.
+#[test]
+fn however_one_sender_sends_its_messages_they_stay_in_order() {
+    for striped in [false, true] {
+        let started = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let handled = Arc::clone(&started);
+        // With two stripes.
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(4)
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async move {
+            let orders = Dispatcher::builder(|number: &u64| number % 2)
+                .striped_intake(striped)
+                .capacity(64)
+                .lane_capacity(1_000, keylane::Overflow::Wait)
+                .spawn(move |number: u64| {
+                    handled.lock().unwrap().push(number);
+                    async move {
+                        if number % 5 == 0 {
+                            tokio::task::yield_now().await;
+                        }
+                        Ok::<_, Infallible>(number)
+                    }
+                })
+                .unwrap();
+            let mut dice = Random::new(3);
+            let mut sink = orders.sink();
+            let (mut number, mut receipts) = (0, Vec::new());
+            while number < 20_000 {
+                match dice.below(7) {
+                    0 => orders.send(number).await.unwrap(),
+                    1 => match orders.try_send(number) {
+                        Err(TrySendError::Full(_)) => continue,
+                        sent => sent.unwrap(),
+                    },
+                    2 => receipts.push((number, orders.submit(number).await.unwrap())),
+                    3 => orders.reserve().await.unwrap().send(number).unwrap(),
+                    // The others of its key wait behind it.
+                    4 => orders.send_when(number, MS / 4).await.unwrap(),
+                    5 => {
+                        let more = stream::iter(number..number + 3).map(Ok);
+                        sink.send_all(&mut { more }).await.unwrap();
+                        number += 2;
+                    }
+                    _ => match orders.try_submit(number) {
+                        Err(TrySendError::Full(_)) => continue,
+                        sent => receipts.push((number, sent.unwrap())),
+                    },
+                }
+                number += 1;
+            }
+            for (number, receipt) in receipts {
+                assert_eq!(receipt.await.unwrap(), number);
+            }
+            drop(sink);
+            let report = orders.drain().await;
+            assert_eq!((report.accepted, report.done), (number, number));
+        });
+        let started = std::mem::take(&mut *started.lock().unwrap());
+        for key in 0..2 {
+            let of_key: Vec<u64> = started.iter().copied().filter(|n| n % 2 == key).collect();
+            assert!(of_key.is_sorted(), "striped: {striped}, key {key}");
+        }
+    }
 }

@@ -353,6 +353,8 @@ fn style(id: Id) -> ShapeStyle {
         Id::FutureQueue => (170, 170, 30),
         Id::Keylane => (214, 39, 40),
         Id::KeylaneSubmit => (255, 127, 14),
+        Id::KeylaneStriped => (150, 0, 90),
+        Id::KeylaneStripedSubmit => (230, 90, 160),
         Id::KeylaneFull => (240, 120, 120),
         Id::KeylaneFoldhash => (160, 20, 60),
     };

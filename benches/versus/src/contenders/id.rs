@@ -78,6 +78,10 @@ contenders! {
     Keylane = "keylane", true, keylane::Plain<_>;
     /// keylane, `submit`, and every receipt awaited.
     KeylaneSubmit = "keylane-submit", true, keylane::Submit<_>;
+    /// keylane, `send`, with the striped intake.
+    KeylaneStriped = "keylane-striped", true, keylane::Striped<_>;
+    /// keylane, `submit`, with the striped intake.
+    KeylaneStripedSubmit = "keylane-striped-submit", true, keylane::Submit<_, true>;
     /// keylane, `send`, with retries and a lane capacity.
     KeylaneFull = "keylane-full", true, keylane::Full<_>;
     /// keylane, `send`, with foldhash instead of SipHash.
@@ -89,7 +93,12 @@ impl Id {
     pub fn is_keylane(self) -> bool {
         matches!(
             self,
-            Self::Keylane | Self::KeylaneSubmit | Self::KeylaneFull | Self::KeylaneFoldhash
+            Self::Keylane
+                | Self::KeylaneSubmit
+                | Self::KeylaneStriped
+                | Self::KeylaneStripedSubmit
+                | Self::KeylaneFull
+                | Self::KeylaneFoldhash
         )
     }
 

@@ -42,11 +42,14 @@ senders! {
     Full: |builder: Builder<_, _, _, _>| {
         builder.retry(Retry::exponential(Duration::from_millis(50)).max_attempts(5))
     };
+    /// With the striped intake.
+    Striped: |builder: Builder<_, _, _, _>| builder.striped_intake(true);
     /// With a faster hasher.
     Foldhash: |builder: Builder<_, _, _, _>| builder.hasher(foldhash::fast::RandomState::default());
 }
 
 impl Answers for Plain<Echo> {}
+impl Answers for Striped<Echo> {}
 impl Answers for Foldhash<Echo> {}
 
 impl Answers for Full<Echo> {
@@ -63,13 +66,13 @@ impl Answers for Full<Echo> {
 
 /// Every message with a receipt. A sender awaits them in turn, the oldest once it has more than can
 /// be in flight and a quarter of the capacity.
-pub(super) struct Submit<W: Work> {
+pub(super) struct Submit<W: Work, const STRIPED: bool = false> {
     lanes: Lanes<W>,
     receipts: VecDeque<Receipt<W::Message, (), Infallible>>,
     most: usize,
 }
 
-impl<W: Work> Clone for Submit<W> {
+impl<W: Work, const STRIPED: bool> Clone for Submit<W, STRIPED> {
     /// Another sender, with receipts of its own.
     fn clone(&self) -> Self {
         Self {
@@ -80,9 +83,10 @@ impl<W: Work> Clone for Submit<W> {
     }
 }
 
-impl<W: Work> Contender<W> for Submit<W> {
+impl<W: Work, const STRIPED: bool> Contender<W> for Submit<W, STRIPED> {
     async fn start(limits: Limits) -> Self {
-        let started = builder::<W>(limits).spawn(handle::<W>);
+        let builder = builder::<W>(limits).striped_intake(STRIPED);
+        let started = builder.spawn(handle::<W>);
         let lanes = started.expect("the limits are not zero and there is a runtime");
         Self {
             lanes,
@@ -103,7 +107,7 @@ impl<W: Work> Contender<W> for Submit<W> {
     }
 }
 
-impl Answers for Submit<Echo> {
+impl<const STRIPED: bool> Answers for Submit<Echo, STRIPED> {
     async fn ask(&mut self, key: u64) {
         let receipt = self
             .lanes

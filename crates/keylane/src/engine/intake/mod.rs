@@ -4,8 +4,6 @@
 mod router;
 pub(crate) use router::Router;
 
-mod arrivals;
-
 mod stripes;
 pub(crate) use stripes::{Stripes, stripes_for};
 

@@ -1,4 +1,4 @@
-//! Places a message: in its lane, or in the ready queue as the first job of a new lane.
+//! Places messages: each in its lane, or in the ready queue as the first job of a new lane.
 //!
 //! What a plain message never meets is in `detours.rs` and `by_plan.rs`.
 
@@ -6,7 +6,9 @@ use keylane_lanes::{Change, Offered, Stall};
 use keylane_rt::Arc;
 use keylane_rt::clock;
 
-use super::super::message::{Accepted, Envelope, Job, JobEnvelope, Parked, Queued, Work};
+use super::super::message::{
+    Accepted, Envelope, Job, JobEnvelope, Parked, Queued, Returning, Work,
+};
 use super::super::reshard::Resharding;
 use super::super::room::Freed;
 use super::super::settlement::{Outcome, Tally};
@@ -16,8 +18,66 @@ use super::detours::Detours;
 use crate::observe::hot_keys::DepthFilter;
 use crate::types::Spec;
 
-/// A burst from the channel on its way into the lanes.
-pub(super) struct Placer<'a, T: Spec> {
+/// Messages that have come and are not placed.
+///
+/// The key's own `Eq` or `Clone`, which run where a lane is looked for, may panic. The current
+/// message is lost then, and its receipt says so. The others are handed back.
+pub(super) struct Arrivals<'a, T: Spec> {
+    pub(super) engine: &'a Arc<Engine<T>>,
+    /// Messages that come back to be placed. They were accepted before the others.
+    pub(super) returning: std::vec::Drain<'a, Returning<T>>,
+    pub(super) burst: std::vec::Drain<'a, Accepted<T>>,
+    /// The `accepted_at` of the last message.
+    pub(super) last: &'a mut u64,
+}
+
+impl<'a, T: Spec> Arrivals<'a, T> {
+    /// Places each message in the lane of its key. What starts goes into `jobs`.
+    pub(super) fn place(
+        mut self,
+        resharding: Option<&'a mut Resharding<T>>,
+        jobs: &'a mut Vec<Queued<T>>,
+        grown: &'a mut DepthFilter,
+    ) {
+        let engine = self.engine;
+        engine.probe.counters.accepted.add(self.burst.len() as u64);
+        engine.probe.hot_keys.begin(grown, self.burst.len());
+        let mut placer = Placer::new(engine, resharding, jobs, grown);
+        let now = placer.stamp();
+        for returning in self.returning.by_ref() {
+            *self.last = now.max(*self.last + 1);
+            let accepted_at = returning.accepted_at.unwrap_or(*self.last);
+            placer.place(returning.accepted, accepted_at);
+        }
+        for accepted in self.burst.by_ref() {
+            *self.last = now.max(*self.last + 1);
+            placer.place(accepted, *self.last);
+        }
+        drop(self);
+        placer.finish();
+    }
+}
+
+impl<T: Spec> Drop for Arrivals<'_, T> {
+    fn drop(&mut self) {
+        if self.returning.len() + self.burst.len() == 0 {
+            return;
+        }
+        let mut tally = Tally::default();
+        let burst = self.burst.by_ref().map(Returning::new);
+        for returning in self.returning.by_ref().chain(burst) {
+            *self.last += 1;
+            let accepted_at = returning.accepted_at.unwrap_or(*self.last);
+            self.engine
+                .settlement
+                .hand_back_accepted(&mut tally, returning.accepted, accepted_at);
+        }
+        self.engine.settlement.flush(&mut tally);
+    }
+}
+
+/// A burst on its way into the lanes.
+struct Placer<'a, T: Spec> {
     burst: Burst<'a, T>,
     detours: Detours<'a, T>,
     freed: Freed,
@@ -31,7 +91,7 @@ struct Met<T: Spec> {
 }
 
 impl<'a, T: Spec> Placer<'a, T> {
-    pub(super) fn new(
+    fn new(
         engine: &'a Arc<Engine<T>>,
         resharding: Option<&'a mut Resharding<T>>,
         jobs: &'a mut Vec<Queued<T>>,
@@ -51,13 +111,13 @@ impl<'a, T: Spec> Placer<'a, T> {
     }
 
     /// The timestamp of this burst, as nanoseconds since the epoch.
-    pub(super) fn stamp(&self) -> u64 {
+    fn stamp(&self) -> u64 {
         self.burst.engine.clocks.stamp(self.burst.now)
     }
 
     /// Places a message. `accepted_at` is its place in the order of acceptance.
     #[inline]
-    pub(super) fn place(&mut self, mut accepted: Accepted<T>, accepted_at: u64) {
+    fn place(&mut self, mut accepted: Accepted<T>, accepted_at: u64) {
         let engine = self.burst.engine;
         if engine.shutdown.hands_back() {
             return engine.settlement.hand_back_accepted(
@@ -164,7 +224,7 @@ impl<'a, T: Spec> Placer<'a, T> {
     }
 
     /// Ends the burst: returns the freed room, and counts the settled messages.
-    pub(super) fn finish(mut self) {
+    fn finish(mut self) {
         self.burst.engine.room.free(self.freed);
         self.burst.engine.settlement.flush(&mut self.burst.tally);
     }

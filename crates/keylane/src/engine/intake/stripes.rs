@@ -7,9 +7,11 @@ use super::super::message::{Accepted, Queued};
 use crate::observe::hot_keys::DepthFilter;
 use crate::types::Types;
 
+type MessageStripe<T> = Stripe<Accepted<T>, Box<Bench<T>>>;
+
 /// The stripes of a dispatcher. With the channel as its intake it has none.
 pub(crate) struct Stripes<T: Types> {
-    pub(super) stripes: Box<[Stripe<Accepted<T>, Box<Bench<T>>>]>,
+    pub(super) stripes: Box<[MessageStripe<T>]>,
     /// Whether a runner may start a message that it has placed. If not, the ready queue decides.
     pub(super) starts_alone: bool,
     /// The router is asked to take the turns. Partner: `take_turns`, which looks after it has

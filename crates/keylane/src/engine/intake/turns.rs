@@ -11,7 +11,7 @@ use keylane_rt::atomic::Ordering;
 use super::super::Engine;
 use super::super::end::Stage;
 use super::super::message::{Accepted, Queued};
-use super::arrivals::Arrivals;
+use super::place::Arrivals;
 use super::stripes::Bench;
 use crate::types::{Spec, Types};
 
