@@ -49,12 +49,13 @@
 //!
 //! # Ownership and locks
 //!
-//! 1. A message is owned by exactly one of: the channel, a stripe or who has its turn, the router, a
-//!    lane, the ready queue, the delayed messages, the jobs without a lane that wait for a retry or a sink, a runner; or by
-//!    the message that it was merged into, or is batched with. It is moved and never shared.
+//! 1. A message is owned by exactly one of: the channel, a stripe or who has its turn, the router,
+//!    a lane, the ready queue, the delayed messages, the jobs without a lane that wait for a retry
+//!    or a sink, a runner; or by the message that it was merged into, or is batched with. It is
+//!    moved and never shared.
 //! 2. Only the router, and the runner that has the turn of a stripe, place new messages in lanes; a
-//!    runner may put its own back. Only they and `pause` create a lane. The task that settles a head
-//!    moves its lane on or removes it.
+//!    runner may put its own back. Only they and `pause` create a lane. The task that settles a
+//!    head moves its lane on or removes it.
 //! 3. Under a shard's lock these are locked, and nothing under them: the spare backlogs, what keys
 //!    remember (versions, rates), the list of drained lanes, the room in bytes. The table of leases
 //!    locks shards, and is never locked under one. User wakers are never woken under a lock.
@@ -97,20 +98,20 @@
 //
 // # Two intakes
 //
-// One router reads one channel. Every message passes one task more than it has to, and on many cores
-// that task is the ceiling. The striped intake has no such task: a stripe with messages has an entry
-// in the ready queue, and the runner that takes it places up to 64 of them. What that makes ready
-// goes into the ready queue, from which every runner takes, so no handler that blocks keeps
-// anything. Without a permit nobody may run, but messages must be placed all the same (a lane may
-// merge, refuse or let them expire): the router does that when no runner may be recruited.
+// One router reads one channel. Every message passes one task more than it has to, and on many
+// cores that task is the ceiling. The striped intake has no such task: a stripe with messages has
+// an entry in the ready queue, and the runner that takes it places up to 64 of them. What that
+// makes ready goes into the ready queue, from which every runner takes, so no handler that blocks
+// keeps anything. Without a permit nobody may run, but messages must be placed all the same (a lane
+// may merge, refuse or let them expire): the router does that when no runner may be recruited.
 //
 // It was measured on two cores (2,000,000 empty messages, medians of 9, ns): 1,000 keys and one
 // sender 227 with the channel, 208 with a stripe; distinct keys and four senders 279 and 225. With
-// two stripes a message took 330 to 370, because batches are smaller and each of them takes the lock
-// of the ready queue. Jobs that stay with their runner, in a slot from which others steal, were
-// tried with both intakes: with the channel 10 % slower, because each job passes one lock more; with
-// a stripe, without any lock and so without a thief, 5 % faster than now. That is the most that
-// slots could gain.
+// two stripes a message took 330 to 370, because batches are smaller and each of them takes the
+// lock of the ready queue. Jobs that stay with their runner, in a slot from which others steal,
+// were tried with both intakes: with the channel 10 % slower, because each job passes one lock
+// more; with a stripe, without any lock and so without a thief, 5 % faster than now. That is the
+// most that slots could gain.
 
 mod shared;
 pub(crate) use shared::{Engine, Parts, Spawn};
