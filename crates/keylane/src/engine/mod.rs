@@ -88,8 +88,8 @@
 // - The sender hashes a message, once. The message is moved whole, and few times. On the plain way
 //   nothing reads what it carries beyond its key: a read right behind the copy costs some 5 ns.
 // - A runner polls the handler in its own task. A handler that is ready at once costs no task. A
-//   handler that is pending makes its runner the task of its lane. There are never more pollers
-//   than workers.
+//   handler that is pending makes its runner the task of its lane. No more runners take jobs
+//   than there are workers.
 // - An obligation stores one of receipt, version and lifetime. With two of them, with merged
 //   messages or with the members of a batch it uses a box, which most messages do not have.
 // - One runner serves single messages and batches, over the trait `Invoke`. Its future takes 280
