@@ -142,6 +142,7 @@ scenarios! {
         turns_while_handlers_wait = turns::while_handlers_wait;
         turns_of_many_senders = turns::of_many_senders;
         turns_meet_the_end = turns::meet_the_end;
+        turns_delayed_behind_a_halt = turns::delayed_behind_a_halt;
     }
     queue_dropped_lease = queue::dropped_lease;
     queue_expiry_and_complete = queue::expiry_and_complete;

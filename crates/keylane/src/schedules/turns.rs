@@ -9,8 +9,11 @@ use shuttle_tokio::task::JoinHandle;
 use super::Witness;
 use super::ending::any_end;
 use super::explore::pause;
-use super::witness::{Act, Message, Orders};
-use crate::Dispatcher;
+use super::witness::{Act, After, Message, Orders, message, task};
+use crate::discipline::Delayed;
+use crate::{Dispatcher, OnExhausted};
+
+const WAIT: Duration = Duration::from_millis(5);
 
 /// One permit, which the first message keeps for ever. The other ones are placed all the same.
 pub(super) async fn while_handlers_wait() {
@@ -67,4 +70,31 @@ pub(super) async fn of_many_senders() {
     }
     let ending = orders.drain();
     witness.conclude(orders, ending, Vec::new()).await;
+}
+
+/// A halted lane is handed back at the end, and no message of its key starts behind it: also not one
+/// that is delayed, and is placed as the end comes.
+pub(super) async fn delayed_behind_a_halt() {
+    let witness = Witness::with(1, After::Halt);
+    let builder = Dispatcher::key_by_opt(|message: &Message| message.key)
+        .delayed(Delayed::Pass)
+        .on_exhausted(OnExhausted::Halt);
+    let orders = witness.spawn(builder, |_, _| Act::Fail);
+    let senders = vec![
+        witness.send(&orders, 1, &[10]),
+        delayed(&witness, &orders, 20),
+    ];
+    while orders.stats().halted == 0 {
+        rt::yield_now().await;
+    }
+    let ending = orders.drain();
+    witness.conclude(orders, ending, senders).await;
+}
+
+fn delayed(witness: &Witness, orders: &Orders, number: u32) -> JoinHandle<()> {
+    let (witness, orders) = (witness.clone(), orders.clone());
+    task(async move {
+        let sent = orders.send_when(message(1, number), WAIT).await;
+        witness.sent(number, sent);
+    })
 }
