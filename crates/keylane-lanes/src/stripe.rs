@@ -100,6 +100,14 @@ impl<T, B> Stripe<T, B> {
         Some(bench)
     }
 
+    /// Takes the turn and no messages, to place others of the same keys. `None`: it is taken.
+    pub fn take_empty_turn(&self) -> Option<B> {
+        let mut inner = lock(&self.0);
+        let bench = inner.bench.take()?;
+        inner.is_called = false;
+        Some(bench)
+    }
+
     /// Gives the turn back, once what was taken with it has been placed.
     #[inline]
     pub fn give_back(&self, bench: B) -> Call {

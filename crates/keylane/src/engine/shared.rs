@@ -276,7 +276,8 @@ impl<T: Spec> Engine<T> {
 
     /// Moves to the end once everything has settled, if the dispatcher task was dropped early.
     pub(super) fn end_orphaned(&self) {
-        if self.shutdown.is_orphaned() && self.is_settled() {
+        // In this order: a turn counts what it takes before it ends.
+        if self.shutdown.is_orphaned() && self.stripes.are_idle() && self.is_settled() {
             // Timers of jobs that were parked after the dispatcher task was gone.
             self.clocks.retries.clear();
             self.clocks.wake_ups.clear();

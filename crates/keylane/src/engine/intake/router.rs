@@ -130,7 +130,7 @@ impl<T: Spec> Router<T> {
             }
             if routed == BURST {
                 rt::step_aside().await;
-            } else if routed >= BUSY || waiting >= BACKLOG {
+            } else if routed >= BUSY || waiting >= BACKLOG || !self.returning.is_empty() {
                 rt::yield_now().await;
             }
         }
@@ -173,8 +173,11 @@ impl<T: Spec> Router<T> {
         self.has_expired = self.expiry.poll(&self.engine, cx).is_ready();
         if !shutdown.has_intake_ended() {
             match rt::poll_recv_many(&mut self.ingress, cx, &mut self.burst, BURST) {
+                // In this order: a turn may delay a message.
                 Poll::Ready(0)
-                    if self.engine.clocks.later.is_empty() && self.engine.stripes.are_idle() =>
+                    if self.returning.is_empty()
+                        && self.engine.stripes.are_idle()
+                        && self.engine.clocks.later.is_empty() =>
                 {
                     return Poll::Ready(Heard::End);
                 }
@@ -209,6 +212,7 @@ impl<T: Spec> Router<T> {
             || nudged
             || self.has_expired
             || self.engine.stripes.is_asked()
+            || !self.returning.is_empty()
             || self.is_finished()
             || self.is_too_late(cx)
         {
@@ -220,6 +224,11 @@ impl<T: Spec> Router<T> {
 
     /// Places each received message in the lane of its key. Returns how many there were.
     fn route(&mut self) -> usize {
+        if self.engine.stripes.are_used() {
+            self.engine
+                .place_returning(&mut self.returning, &mut self.jobs);
+            return 0;
+        }
         let (came, returned) = (self.burst.len(), self.returning.len());
         if came + returned == 0 {
             return 0;

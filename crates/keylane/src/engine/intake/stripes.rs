@@ -59,7 +59,7 @@ impl<T: Types> Stripes<T> {
     }
 
     /// Whether no message waits to be placed.
-    pub(super) fn are_idle(&self) -> bool {
+    pub(crate) fn are_idle(&self) -> bool {
         self.stripes.iter().all(Stripe::is_idle)
     }
 

@@ -10,7 +10,7 @@ use keylane_rt::atomic::Ordering;
 
 use super::super::Engine;
 use super::super::end::Stage;
-use super::super::message::{Accepted, Queued};
+use super::super::message::{Accepted, Queued, Returning};
 use super::place::Arrivals;
 use super::stripes::Bench;
 use crate::types::{Spec, Types};
@@ -71,7 +71,7 @@ impl<T: Spec> Engine<T> {
     #[inline(never)]
     pub(in super::super) fn take_turn(self: &Arc<Self>, at: u32) -> Turned<T> {
         match self.turn(at as usize, true) {
-            Some(turn) => turn.place(),
+            Some(turn) => turn.place(&mut Vec::new()),
             None => Turned::Placed { recruited: false },
         }
     }
@@ -83,8 +83,35 @@ impl<T: Spec> Engine<T> {
         }
         for at in 0..self.stripes.stripes.len() {
             if let Some(turn) = self.turn(at, false)
-                && let Turned::Starts(job) = turn.place()
+                && let Turned::Starts(job) = turn.place(&mut Vec::new())
             {
+                jobs.push(job);
+            }
+        }
+    }
+
+    /// The router places delayed messages whose time has come. Not beside a turn of their stripe,
+    /// which may have a message of the same key in hand. What cannot be placed yet stays.
+    pub(super) fn place_returning(
+        self: &Arc<Self>,
+        returning: &mut Vec<Returning<T>>,
+        jobs: &mut Vec<Queued<T>>,
+    ) {
+        for (at, stripe) in self.stripes.stripes.iter().enumerate() {
+            let is_here = |back: &mut Returning<T>| self.stripes.index_of(back.accepted.hash) == at;
+            if !returning.iter_mut().any(&is_here) {
+                continue;
+            }
+            let Some(bench) = stripe.take_empty_turn() else {
+                continue;
+            };
+            let turn = Turn {
+                engine: self,
+                at,
+                bench: Some(bench),
+            };
+            let mut here: Vec<_> = returning.extract_if(.., is_here).collect();
+            if let Turned::Starts(job) = turn.place(&mut here) {
                 jobs.push(job);
             }
         }
@@ -99,7 +126,7 @@ impl<T: Spec> Engine<T> {
 
     fn place_rest(self: &Arc<Self>, at: usize) {
         while let Some(turn) = self.turn(at, false) {
-            let placed = turn.place_and_give_back();
+            let placed = turn.place_and_give_back(&mut Vec::new());
             if let Some(job) = placed.alone {
                 self.enqueue(job);
             }
@@ -142,13 +169,13 @@ struct Placed<T: Types> {
 }
 
 impl<T: Spec> Turn<'_, T> {
-    fn place(self) -> Turned<T> {
+    fn place(self, returning: &mut Vec<Returning<T>>) -> Turned<T> {
         let (engine, at) = (self.engine, self.at);
         let Placed {
             alone,
             mut recruited,
             call,
-        } = self.place_and_give_back();
+        } = self.place_and_give_back(returning);
         match alone {
             Some(job) if call == Call::None => return Turned::Starts(job),
             // Another runner comes. Not with a job in hand, which may block the thread.
@@ -159,8 +186,8 @@ impl<T: Spec> Turn<'_, T> {
         Turned::Placed { recruited }
     }
 
-    /// Places what was taken, and gives the turn back.
-    fn place_and_give_back(mut self) -> Placed<T> {
+    /// Places what has come back and then what was taken, and gives the turn back.
+    fn place_and_give_back(mut self, returning: &mut Vec<Returning<T>>) -> Placed<T> {
         let engine = self.engine;
         let Some(bench) = &mut self.bench else {
             unreachable!("it is given back once")
@@ -173,7 +200,7 @@ impl<T: Spec> Turn<'_, T> {
         } = &mut **bench;
         Arrivals {
             engine,
-            returning: Vec::new().drain(..),
+            returning: returning.drain(..),
             burst: batch.drain(..),
             last: last_accepted_at,
         }
@@ -205,6 +232,10 @@ impl<T: Spec> Turn<'_, T> {
         };
         for queued in bench.jobs.drain(..) {
             self.engine.table.hand_back_queued(queued);
+        }
+        if self.engine.shutdown.hands_back() {
+            // The router may have done this for the last time.
+            self.engine.decisions.clear_clocks();
         }
         let call = self.engine.stripes.stripes[self.at].give_back(bench);
         if self.engine.shutdown.stage() > Stage::Open {
