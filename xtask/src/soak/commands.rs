@@ -88,6 +88,14 @@ pub(super) fn striped(times: u64) -> Command {
     command
 }
 
+/// Every order of the steps of a striped intake, for more programs than `cargo xtask test` explores.
+pub(super) fn orders_of_turns(_: u64) -> Command {
+    let mut command = cargo(["test", "--release", "-p", "keylane-lanes", "--lib"]);
+    command.args(["--", "model::turns"]);
+    command.env("KEYLANE_TURNS", "large");
+    command
+}
+
 pub(super) fn random_schedules(count: u64) -> Command {
     schedules::tests(&count.to_string(), "random")
 }

@@ -81,6 +81,7 @@ mod tests {
             "KEYLANE_TIMES=5 ",
             "KEYLANE_TIMES=5 ",
             "KEYLANE_INTAKE=striped ",
+            "KEYLANE_TURNS=large ",
             "KEYLANE_SCHEDULER=random KEYLANE_SCHEDULES=260000 ",
             "KEYLANE_SCHEDULER=pct KEYLANE_SCHEDULES=260000 ",
             "KEYLANE_KILLS=2000 ",

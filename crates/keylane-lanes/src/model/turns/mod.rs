@@ -132,8 +132,8 @@ fn two_messages_and_three() {
     eprintln!("{states} states");
 }
 
-/// A holder that recruits a runner for the next job of its lane, and then takes that job itself,
-/// keeps the recruited runner from all others if the job blocks.
+/// Why a holder steps aside: if it recruited a runner for the next job of its lane, and then took
+/// that job itself, it would keep the recruited runner from all others while the job blocks.
 #[test]
 #[should_panic(expected = "and nobody comes")]
 fn a_holder_that_does_not_step_aside() {

@@ -85,20 +85,24 @@ impl<T: Spec> Runner<T> {
     /// Whether this task must yield to a runner, or to a driver, that it woke.
     #[inline]
     pub(super) fn must_step_aside(&mut self) -> bool {
-        if self.role != Role::Recruiter {
-            return false;
+        if self.role == Role::Recruiter {
+            self.role = Role::Poller;
+            return true;
         }
-        self.role = Role::Poller;
-        true
+        self.role == Role::Holder
     }
 
     pub(super) fn flush(&mut self) {
         self.engine.settlement.flush(&mut self.tally);
     }
 
-    /// The next job for a poller. `None`: the role has changed.
+    /// The next job for a poller, or for a holder whose lane is with another runner. `None`: the
+    /// role has changed.
     #[inline]
     pub(super) fn take(&mut self, context: &mut Context<T::Key>) -> Option<Job<T>> {
+        if self.role == Role::Holder {
+            return self.come_back(context);
+        }
         let first = self.role == Role::Starting;
         self.role = Role::Poller;
         self.quantum = self.engine.settings.quantum;
@@ -157,7 +161,10 @@ impl<T: Spec> Runner<T> {
             self.engine.probe.hot_keys.ready(self.number);
             match next {
                 Some(next) if !self.poll_again() => {
-                    self.engine.enqueue(next);
+                    if self.engine.enqueue(next) {
+                        // It steps aside for the recruit, and comes back then.
+                        return None;
+                    }
                     return self.come_back(context);
                 }
                 None => return self.come_back(context),
