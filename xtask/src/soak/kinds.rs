@@ -79,9 +79,9 @@ pub(super) static KINDS: [Kind; 28] = [
     },
     Kind {
         name: "striped intake",
-        amount: Amount::of(2),
-        part: Some(1),
-        seconds: 10 * MINUTE,
+        amount: Amount::of(10),
+        part: Some(5),
+        seconds: 15 * MINUTE,
         origin: Guess("what the programs take in `cargo xtask test`, and the build"),
         work: Work::Tests(commands::striped),
     },
