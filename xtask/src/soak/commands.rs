@@ -88,7 +88,8 @@ pub(super) fn striped(times: u64) -> Command {
     command
 }
 
-/// Every order of the steps of a striped intake, for more programs than `cargo xtask test` explores.
+/// Every order of the steps of a striped intake, for more programs than `cargo xtask test`
+/// explores.
 pub(super) fn orders_of_turns(_: u64) -> Command {
     let mut command = cargo(["test", "--release", "-p", "keylane-lanes", "--lib"]);
     command.args(["--", "model::turns"]);

@@ -97,7 +97,7 @@ pub(super) static KINDS: [Kind; 28] = [
     Kind {
         name: "schedules random",
         amount: Amount::of(5_200_000),
-        part: Some(260_000),
+        part: Some(520_000),
         seconds: 30 * MINUTE,
         origin: Guess("150 schedules in a second"),
         work: Work::Tests(commands::random_schedules),
@@ -105,7 +105,7 @@ pub(super) static KINDS: [Kind; 28] = [
     Kind {
         name: "schedules pct",
         amount: Amount::of(5_200_000),
-        part: Some(260_000),
+        part: Some(520_000),
         seconds: 30 * MINUTE,
         origin: Guess("150 schedules in a second"),
         work: Work::Tests(commands::pct_schedules),
