@@ -210,7 +210,7 @@ fn however_one_sender_sends_its_messages_they_stay_in_order() {
                 .spawn(move |number: u64| {
                     handled.lock().unwrap().push(number);
                     async move {
-                        if number % 5 == 0 {
+                        if number.is_multiple_of(5) {
                             tokio::task::yield_now().await;
                         }
                         Ok::<_, Infallible>(number)
