@@ -105,13 +105,17 @@
 // keeps anything. Without a permit nobody may run, but messages must be placed all the same (a lane
 // may merge, refuse or let them expire): the router does that when no runner may be recruited.
 //
-// It was measured on two cores (2,000,000 empty messages, medians of 9, ns): 1,000 keys and one
-// sender 227 with the channel, 208 with a stripe; distinct keys and four senders 279 and 225. With
-// two stripes a message took 330 to 370, because batches are smaller and each of them takes the
-// lock of the ready queue. Jobs that stay with their runner, in a slot from which others steal,
-// were tried with both intakes: with the channel 10 % slower, because each job passes one lock
-// more; with a stripe, without any lock and so without a thief, 5 % faster than now. That is the
-// most that slots could gain.
+// It was measured on two cores (2026-11-28, `versus`, five rounds, empty handlers, ns): four
+// senders and 1,000 keys 320 with the channel and 290 with a stripe; 424 and 281 if each message is
+// submitted; one sender 271 and 388. A turn of few messages recruits a second runner and steps
+// aside for it, or a handler that blocks would keep the recruit on its own worker: that is what one
+// sender loses. Without it a message took 208, and a test of blocked handlers failed. With two
+// stripes a message took 330 to 370 even so, because batches are smaller and each takes the lock of
+// the ready queue.
+//
+// Jobs that stay with their runner, in a slot from which others steal, were tried: with the channel
+// 10 % slower, because each job passes one lock more; with a stripe, without any lock and so
+// without a thief, 5 % faster. That is the most that slots could gain.
 
 mod shared;
 pub(crate) use shared::{Engine, Parts, Spawn};
