@@ -43,12 +43,12 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     ///
     /// With the channel one task places all messages in their lanes. With the striped intake the
     /// tasks that run the handlers do. Everything that this crate promises holds for both. The
-    /// striped intake is faster if several senders [`submit`](Dispatcher::submit), and answers
-    /// sooner if a sender awaits each answer before it sends the next message. The channel is
-    /// faster with one sender that does not wait. It is better if handlers block their thread:
+    /// striped intake is faster if several senders [`submit`](crate::Dispatcher::submit), and
+    /// answers sooner if a sender awaits each answer before it sends the next message. The channel
+    /// is faster with one sender that does not wait. It is better if handlers block their thread:
     /// messages are placed meanwhile, so the depth of a lane and its limit are exact.
     ///
-    /// Not together with [`hash_lanes`](Dispatcher::hash_lanes).
+    /// Not together with [`hash_lanes`](crate::Dispatcher::hash_lanes).
     pub fn striped_intake(mut self, striped: bool) -> Self {
         self.config.striped = Some(striped);
         self
