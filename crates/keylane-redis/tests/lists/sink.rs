@@ -87,7 +87,8 @@ impl Sink {
         let mut exists = cmd("EXISTS");
         exists.arg(what);
         let mut server = self.server.clone();
-        while !exists.query_async::<bool>(&mut server).await.unwrap() {
+        // A question that is under way while the process stands still times out.
+        while !exists.query_async(&mut server).await.unwrap_or(false) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
