@@ -298,14 +298,29 @@ where
         reply: Option<Reply<Of<K, M, O, E>>>,
         not_before: Option<Instant>,
     ) -> Result<(), M> {
-        let obligation = self.obligation(room.weight, &message, reply, not_before);
+        let mut obligation = Obligation::new(room.weight, reply);
+        if self.address.asks || not_before.is_some() {
+            self.set_options(&message, not_before, &mut obligation);
+        }
         let accepted = Accepted {
             key,
             hash,
             message,
             obligation,
         };
-        let refused = if self.engine.stripes.are_used() {
+        match self.accept(accepted) {
+            None => {
+                room.keep();
+                Ok(())
+            }
+            Some(message) => Err(message),
+        }
+    }
+
+    /// Puts a message into the intake. Returns it if that is closed.
+    #[inline]
+    fn accept(&self, accepted: Accepted<Of<K, M, O, E>>) -> Option<M> {
+        if self.engine.stripes.are_used() {
             match self.engine.put_into_stripe(accepted) {
                 Ok(()) => None,
                 Err(refused) => Some(refused.message),
@@ -315,45 +330,7 @@ where
                 Ok(()) => None,
                 Err(refused) => Some(refused.0.message),
             }
-        };
-        match refused {
-            None => {
-                room.keep();
-                Ok(())
-            }
-            Some(message) => Err(message),
         }
-    }
-
-    #[inline]
-    fn obligation(
-        &self,
-        weight: u32,
-        message: &M,
-        reply: Option<Reply<Of<K, M, O, E>>>,
-        not_before: Option<Instant>,
-    ) -> Obligation<Of<K, M, O, E>> {
-        let mut obligation = Obligation::new(weight, reply);
-        if self.address.asks || not_before.is_some() {
-            self.set_options(message, not_before, &mut obligation);
-        }
-        obligation
-    }
-
-    /// Puts a message into the intake, unless that is closed.
-    #[inline]
-    fn accept(&self, accepted: Accepted<Of<K, M, O, E>>) -> Result<(), M> {
-        let refused = match self.engine.stripes.are_used() {
-            false => match self.channel.send(accepted) {
-                Ok(()) => return Ok(()),
-                Err(refused) => refused.0,
-            },
-            true => match self.engine.put_into_stripe(accepted) {
-                Ok(()) => return Ok(()),
-                Err(refused) => refused,
-            },
-        };
-        Err(refused.message)
     }
 
     /// Puts a message of a source in. Its room has been taken.
@@ -379,7 +356,7 @@ where
             message,
             obligation,
         };
-        self.accept(accepted)
+        self.accept(accepted).map_or(Ok(()), Err)
     }
 
     /// Whether lanes put messages into the order of their versions.

@@ -39,8 +39,8 @@
 //! - `intake/`: the router takes messages from the channel, and due timers; `place.rs` places a
 //!   message in its lane, or in the ready queue as the first one of a new lane; `stripes.rs` and
 //!   `turns.rs` are the striped intake. What plain messages never meet is in `by_plan.rs` and
-//!   `detours.rs`. `retries.rs` lets retries out as fast as their
-//!   budget allows, `store.rs` asks the version store.
+//!   `detours.rs`. `retries.rs` lets retries out as fast as their budget allows, `store.rs` asks
+//!   the version store.
 //! - `run/`: `task.rs` is the loop of a runner, to be read first; `runner.rs` gives it its next
 //!   job; `poll.rs` is one poll; `in_flight.rs` has a message while its handler runs, `letter.rs`
 //!   while a sink has it.
@@ -102,8 +102,8 @@
 // cores that task is the ceiling. The striped intake has no such task: a stripe with messages has
 // an entry in the ready queue, and the runner that takes it places up to 64 of them. What that
 // makes ready goes into the ready queue, from which every runner takes, so no handler that blocks
-// keeps anything. Without a permit nobody may run, but messages must be placed all the same (a lane
-// may merge, refuse or let them expire): the router does that when no runner may be recruited.
+// keeps anything. Without a permit no runner may run, but messages must be placed all the same (a
+// lane may merge, refuse or let them expire): the router does that when no runner may be recruited.
 //
 // It was measured on two cores (2026-11-28, `versus`, five rounds, empty handlers, ns): four
 // senders and 1,000 keys 320 with the channel and 290 with a stripe; 424 and 281 if each message is
