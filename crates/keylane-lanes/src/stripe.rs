@@ -21,7 +21,7 @@ pub enum Call {
 
 /// Messages that wait to be placed.
 ///
-/// Senders put them in. Whoever has the turn takes some of them and places them before it gives the
+/// Senders put them in. The one that has the turn takes some and places them before it gives the
 /// turn back, so two turns of a stripe cannot pass each other. `B` is what the turn is taken with:
 /// it is in the stripe, or with the one whose turn it is.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl<T, B> Stripe<T, B> {
         inner.messages.is_empty() && inner.bench.is_some()
     }
 
-    /// Returns whether messages wait and nobody has the turn.
+    /// Returns whether messages wait and the turn is free.
     pub fn is_called(&self) -> bool {
         lock(&self.0).is_called
     }

@@ -174,6 +174,7 @@ impl<T: Spec> Engine<T> {
             .with_precedence(settings.rate.map(|rate| rate.limiter()), settings.classes)
             .with_expiry(table.rules.expires);
         let starts_alone = ready.is_first_come() && settings.adaptive.is_none();
+        let stripes = Stripes::new(stripes, starts_alone, Arc::clone(&shutdown));
         Self {
             settings,
             room,
@@ -188,7 +189,7 @@ impl<T: Spec> Engine<T> {
             failures,
             starts,
             ready,
-            stripes: Stripes::new(stripes, starts_alone),
+            stripes,
             runners,
             spawn,
             runtime,
@@ -321,7 +322,7 @@ impl<T: Spec> Engine<T> {
         match recruit {
             Recruit::None => false,
             Recruit::Full => {
-                self.ask_router();
+                self.stripes.ask_router();
                 false
             }
             Recruit::Wake(waker) => {

@@ -38,12 +38,12 @@ impl State {
     pub(super) fn check_rest(&self, program: &Program) {
         for (at, stripe) in self.stripes.iter().enumerate() {
             let is_idle = stripe.messages.is_empty() && !stripe.is_taken;
-            assert!(is_idle, "messages wait in stripe {at}, and nobody comes");
+            assert!(is_idle, "messages wait in stripe {at}, and no runner comes");
         }
         let is_full = self.count(Role::is_active) >= program.concurrency;
         assert!(
             self.queue.is_empty() || is_full,
-            "jobs wait, and nobody comes"
+            "jobs wait, and no runner comes"
         );
     }
 

@@ -135,7 +135,7 @@ fn two_messages_and_three() {
 /// Why a holder steps aside: if it recruited a runner for the next job of its lane, and then took
 /// that job itself, it would keep the recruited runner from all others while the job blocks.
 #[test]
-#[should_panic(expected = "and nobody comes")]
+#[should_panic(expected = "and no runner comes")]
 fn a_holder_that_does_not_step_aside() {
     let shape: Shape<'_> = (&[0, 0, 1], &[0, 0, 1]);
     let program = program(shape, &[Waits, Blocks, Ready], (3, 2, 2), End::Never);

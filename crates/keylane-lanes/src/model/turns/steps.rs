@@ -25,7 +25,7 @@ impl Step<'_, '_> {
     /// Takes the next step of the thread.
     pub(super) fn take(&mut self) {
         if self.state.threads[self.thread].role == Role::Woken {
-            // Nobody else can change what it finds.
+            // No other runner can change what it finds.
             self.pop();
             self.poll_wake();
             self.run_alone();

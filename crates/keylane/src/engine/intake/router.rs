@@ -187,7 +187,7 @@ impl<T: Spec> Router<T> {
                         // or not placed.
                         shutdown.enter(Stage::Draining);
                     }
-                    self.engine.ask_router();
+                    self.engine.stripes.ask_router();
                 }
                 Poll::Ready(_) => {
                     // Timers are polled under any load.

@@ -1,8 +1,10 @@
 //! The stripes of the striped intake. `turns.rs` says who places what is in them.
 
 use keylane_lanes::Stripe;
+use keylane_rt::Arc;
 use keylane_rt::atomic::{AtomicBool, Ordering};
 
+use super::super::end::ShutdownState;
 use super::super::message::{Accepted, Queued};
 use crate::observe::hot_keys::DepthFilter;
 use crate::types::Types;
@@ -17,6 +19,7 @@ pub(crate) struct Stripes<T: Types> {
     /// The router is asked to take the turns. Partner: `take_turns`, which looks after it has
     /// cleared this.
     pub(super) asked: AtomicBool,
+    shutdown: Arc<ShutdownState<T::Key, T::Message>>,
 }
 
 /// What a turn is taken with.
@@ -31,7 +34,11 @@ pub(super) struct Bench<T: Types> {
 
 impl<T: Types> Stripes<T> {
     /// `count` is a power of two, or 0 for none.
-    pub(crate) fn new(count: usize, starts_alone: bool) -> Self {
+    pub(crate) fn new(
+        count: usize,
+        starts_alone: bool,
+        shutdown: Arc<ShutdownState<T::Key, T::Message>>,
+    ) -> Self {
         let stripe = |_| {
             Stripe::new(Box::new(Bench {
                 batch: Vec::new(),
@@ -44,6 +51,7 @@ impl<T: Types> Stripes<T> {
             stripes: (0..count).map(stripe).collect(),
             starts_alone,
             asked: AtomicBool::new(false),
+            shutdown,
         }
     }
 
@@ -68,9 +76,13 @@ impl<T: Types> Stripes<T> {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Asks the router to take turns.
-    pub(super) fn ask(&self) {
-        self.asked.store(true, Ordering::SeqCst);
+    /// No runner can be recruited now: if messages wait to be placed, the router places them.
+    #[inline]
+    pub(crate) fn ask_router(&self) {
+        if !self.is_asked() && self.stripes.iter().any(Stripe::is_called) {
+            self.asked.store(true, Ordering::SeqCst);
+            self.shutdown.wake_router();
+        }
     }
 
     /// Entries of the ready queue that are no lanes.

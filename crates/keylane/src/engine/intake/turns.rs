@@ -4,7 +4,7 @@
 //! it places some messages, as the router does with those of the channel. If as many handlers are
 //! in flight as may be, no runner comes, and the router takes the turns.
 
-use keylane_lanes::{Call, Stripe};
+use keylane_lanes::Call;
 use keylane_rt::Arc;
 use keylane_rt::atomic::Ordering;
 
@@ -51,18 +51,6 @@ impl<T: Spec> Engine<T> {
                 self.place_rest(at);
                 false
             }
-        }
-    }
-
-    /// No runner can be recruited now: if messages wait to be placed, the router places them.
-    #[inline]
-    pub(in super::super) fn ask_router(&self) {
-        if self.stripes.are_used()
-            && !self.stripes.is_asked()
-            && self.stripes.stripes.iter().any(Stripe::is_called)
-        {
-            self.stripes.ask();
-            self.shutdown.wake_router();
         }
     }
 

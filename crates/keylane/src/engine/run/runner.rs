@@ -288,7 +288,7 @@ impl<T: Spec> Runner<T> {
         }
         self.flush();
         if self.engine.stripes.are_used() && self.engine.ready.is_full() {
-            self.engine.ask_router();
+            self.engine.stripes.ask_router();
         }
         if !self.engine.ready.is_first_come() {
             self.wake_router_if_refused();
