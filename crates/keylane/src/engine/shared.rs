@@ -320,22 +320,16 @@ impl<T: Spec> Engine<T> {
     #[inline]
     pub(super) fn recruit(self: &Arc<Self>, recruit: Recruit) -> bool {
         match recruit {
-            Recruit::None => false,
+            Recruit::None => return false,
             Recruit::Full => {
                 self.stripes.ask_router();
-                false
+                return false;
             }
-            Recruit::Wake(waker) => {
-                self.wake_watchdog();
-                waker.wake();
-                true
-            }
-            Recruit::Spawn => {
-                self.wake_watchdog();
-                (self.spawn)(self);
-                true
-            }
+            Recruit::Wake(waker) => waker.wake(),
+            Recruit::Spawn => (self.spawn)(self),
         }
+        self.wake_watchdog();
+        true
     }
 
     /// Pushes one job to the back of the ready queue. If the queue is closed, the job is handed

@@ -12,10 +12,9 @@ use crate::engine::Revoked;
 impl<P: Clone + PartialEq> Core<P> {
     /// Generations end, and the source waits until nothing of them is here.
     pub(in super::super) fn revoked(&mut self, generations: Vec<Generation>, now: Instant) {
-        let revoked = GenerationState::Revoked;
         let (ledger, actions) = (&mut self.ledger, &mut self.actions);
         let theirs = |held: &HeldDelivery<P>| generations.contains(&held.generation);
-        ledger.held.end(revoked, theirs);
+        ledger.held.end(GenerationState::Revoked, theirs);
         let what = (Some(generations), true);
         self.revocations
             .begin(what, Revoked::Unstarted, now, ledger, actions);
@@ -24,10 +23,9 @@ impl<P: Clone + PartialEq> Core<P> {
 
     /// Generations are over.
     pub(in super::super) fn lost(&mut self, generations: Vec<Generation>, now: Instant) {
-        let over = GenerationState::Over;
         let (ledger, actions) = (&mut self.ledger, &mut self.actions);
         let theirs = |held: &HeldDelivery<P>| generations.contains(&held.generation);
-        ledger.held.end(over, theirs);
+        ledger.held.end(GenerationState::Over, theirs);
         self.revocations.lose(&generations);
         let what = (Some(generations), false);
         self.revocations
