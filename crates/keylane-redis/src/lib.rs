@@ -15,10 +15,10 @@ pub use error::{ConfigError, ErrorKind, RedisError};
 
 mod list;
 pub use list::{
-    KeyHolder, ListBuilder, ListKey, ListPosition, ListQueue, ListSource, ListStatus, WorkerStatus,
+    HandOut, KeyHolder, ListBuilder, ListKey, ListPosition, ListQueue, ListSource, ListStatus,
+    WorkerStatus,
 };
 
-mod letter;
 #[cfg(feature = "spool")]
 mod spooled;
 

@@ -1,5 +1,7 @@
 //! The outcomes that a source learns of its messages.
 
+use std::fmt;
+
 /// The outcome of one message. A source handles each variant, so the list is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -69,6 +71,22 @@ pub enum LetterCause {
     Skipped,
     /// Another reason.
     Other,
+}
+
+impl fmt::Display for LetterCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed => "failed",
+            Self::Panicked => "panicked",
+            Self::TimedOut => "timed out",
+            Self::Crashed => "crashed",
+            Self::Undecodable => "undecodable",
+            Self::Gap => "gap",
+            Self::LaneFull => "lane full",
+            Self::Skipped => "skipped",
+            Self::Other => "other",
+        })
+    }
 }
 
 /// A message that was given up on, and whose dead letter its source keeps.

@@ -94,28 +94,17 @@
 mod queue;
 pub use queue::{KeyHolder, ListQueue, ListStatus, WorkerStatus};
 
-mod builder;
-pub use builder::ListBuilder;
-
-mod settings;
-pub use settings::ListKey;
+mod config;
+pub use config::{ListBuilder, ListKey};
 
 mod source;
-pub use source::ListSource;
-
-mod position;
-pub use position::ListPosition;
+pub use source::{HandOut, ListPosition, ListSource};
 
 mod sink;
 
-mod guard;
-mod outbox;
 mod peers;
-mod session;
-mod shared;
-mod wake;
 
 // The data in the server.
-mod element;
 mod keys;
+mod record;
 mod script;

@@ -27,11 +27,11 @@ impl Peers {
         self.0.remove(worker);
     }
 
-    pub(super) fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
     }
 
-    pub(super) fn inboxes(&self) -> impl Iterator<Item = &Bytes> {
-        self.0.values()
+    pub(super) fn inboxes(&self) -> Vec<Bytes> {
+        self.0.values().cloned().collect()
     }
 }

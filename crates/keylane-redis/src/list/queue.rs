@@ -2,18 +2,22 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
 use keylane_source::RawMessage;
-use redis::cmd;
+use redis::{Cmd, cmd};
 
-use super::element::{decode, encode};
+use super::config::Settings;
 use super::keys::Keys;
-use super::script::{LETTERS, REDRIVE};
-use super::shared::Shared;
+use super::record::{decode, encode};
+use super::script::{EXPIRE, LETTERS, REDRIVE, run};
 use super::source::ListSource;
 use crate::error::RedisError;
+use crate::link::Link;
+use crate::reconnecting_link::ReconnectingLink;
+use crate::server::Redis;
 
 /// A list as a queue that loses no message and keeps the order of each key, over any number of
 /// workers. Cheap to clone.
@@ -53,13 +57,13 @@ use crate::error::RedisError;
 /// ```
 #[derive(Clone)]
 pub struct ListQueue {
-    pub(super) shared: Arc<Shared>,
+    pub(super) list: Arc<List>,
 }
 
 impl ListQueue {
     /// Creates a source of this queue, for `Dispatcher::consume`: a worker of its own.
     pub fn source(&self) -> ListSource {
-        ListSource::new(Arc::clone(&self.shared))
+        ListSource::new(&self.list)
     }
 
     /// Returns the fencing token under which a message was handed out.
@@ -99,11 +103,11 @@ impl ListQueue {
             return Ok(());
         }
         let mut push = cmd("LPUSH");
-        push.arg(&*self.shared.settings.list);
+        push.arg(&*self.list.settings.list);
         for message in messages {
             push.arg(&*encode(message));
         }
-        self.shared
+        self.list
             .link
             .with(async |link| link.ask::<()>(&push).await)
             .await
@@ -119,16 +123,16 @@ impl ListQueue {
     ///
     /// This changes nothing in the server.
     pub async fn status(&self) -> Result<ListStatus, RedisError> {
-        let shared = &self.shared;
+        let list = &self.list;
         let Keys {
-            list,
+            list: waiting,
             workers,
             owners,
             letters,
             ..
-        } = &shared.keys;
+        } = &list.keys;
         let mut first = redis::pipe();
-        first.cmd("LLEN").arg(&**list);
+        first.cmd("LLEN").arg(&**waiting);
         first.cmd("LLEN").arg(&**letters);
         first.cmd("HLEN").arg(&**owners);
         first.cmd("TIME");
@@ -139,7 +143,7 @@ impl ListQueue {
             .arg(-1)
             .arg("WITHSCORES");
         type First = (u64, u64, u64, (u64, u64), Vec<(String, f64)>);
-        let (waiting, letters, keys, (seconds, micros), known): First = shared
+        let (waiting, letters, keys, (seconds, micros), known): First = list
             .link
             .with(async |link| Ok(first.query_async(link).await?))
             .await?;
@@ -147,10 +151,10 @@ impl ListQueue {
         let mut workers = Vec::with_capacity(known.len());
         for (worker, until) in known {
             let mut each = redis::pipe();
-            let keys = shared.keys.of(&worker);
+            let keys = list.keys.of(&worker);
             each.cmd("HLEN").arg(&*keys.work);
             each.cmd("LLEN").arg(&*keys.inbox);
-            let (held, sent): (u64, u64) = shared
+            let (held, sent): (u64, u64) = list
                 .link
                 .with(async |link| Ok(each.query_async(link).await?))
                 .await?;
@@ -181,16 +185,16 @@ impl ListQueue {
     ///
     /// This changes nothing in the server.
     pub async fn holders(&self, most: usize) -> Result<Vec<KeyHolder>, RedisError> {
-        let shared = &self.shared;
+        let list = &self.list;
         let (mut cursor, mut holders) = (0_u64, Vec::new());
         while holders.len() < most {
             let mut scan = cmd("HSCAN");
-            scan.arg(&*shared.keys.owners)
+            scan.arg(&*list.keys.owners)
                 .arg(cursor)
                 .arg("COUNT")
                 .arg(most.clamp(10, 1_000));
             type Page = (u64, Vec<(Vec<u8>, String)>);
-            let (next, page): Page = shared.link.with(async |link| link.ask(&scan).await).await?;
+            let (next, page): Page = list.link.with(async |link| link.ask(&scan).await).await?;
             holders.extend(page.into_iter().filter_map(|(key, owner)| {
                 let (open, worker) = owner.split_once(':')?;
                 Some(KeyHolder {
@@ -218,18 +222,18 @@ impl ListQueue {
     ///
     /// For each worker it is done as a whole or not at all.
     pub async fn return_expired(&self) -> Result<u64, RedisError> {
-        let shared = &self.shared;
+        let list = &self.list;
         let mut first = cmd("ZRANGE");
-        first.arg(&*shared.keys.workers).arg(0).arg(0);
+        first.arg(&*list.keys.workers).arg(0).arg(0);
         let mut all = 0;
         loop {
             // The lease that ends first.
-            let link = &shared.link;
+            let link = &list.link;
             let worker: Vec<String> = link.with(async |link| link.ask(&first).await).await?;
             let Some(worker) = worker.first() else {
                 return Ok(all);
             };
-            let back = link.with(async |link| shared.expire(link, worker, b"").await);
+            let back = link.with(async |link| list.expire(link, worker, b"").await);
             match back.await? {
                 Some(back) => all += back,
                 None => return Ok(all),
@@ -247,12 +251,19 @@ impl ListQueue {
     ///
     /// This changes nothing in the server.
     pub async fn letters(&self, most: usize) -> Result<Vec<RawMessage>, RedisError> {
-        let shared = &self.shared;
+        let list = &self.list;
         let mut all = Vec::new();
         while all.len() < most {
-            let call = shared.call(&LETTERS).arg(all.len()).arg(most - all.len());
-            let call = call.arg(shared.settings.most_bytes);
-            let page: Vec<Vec<u8>> = shared.link.with(async |link| call.run(link).await).await?;
+            let arguments = |command: &mut Cmd| {
+                command
+                    .arg(all.len())
+                    .arg(most - all.len())
+                    .arg(list.settings.most_bytes);
+            };
+            let read =
+                async |link: &mut Link| run(&LETTERS, link, list.keys.all(), arguments).await;
+            let read = list.link.with(read);
+            let page: Vec<Vec<u8>> = read.await?;
             if page.is_empty() {
                 break;
             }
@@ -275,12 +286,14 @@ impl ListQueue {
         const BATCH: u64 = 1_000;
         let mut all = 0;
         while all < most {
-            let call = self.shared.call(&REDRIVE).arg(BATCH.min(most - all));
-            let back: u64 = self
-                .shared
-                .link
-                .with(async |link| call.run(link).await)
-                .await?;
+            let arguments = |command: &mut Cmd| {
+                command.arg(BATCH.min(most - all));
+            };
+            let list = &self.list;
+            let moved =
+                async |link: &mut Link| run(&REDRIVE, link, list.keys.all(), arguments).await;
+            let moved = list.link.with(moved);
+            let back: u64 = moved.await?;
             if back == 0 {
                 break;
             }
@@ -292,7 +305,55 @@ impl ListQueue {
 
 impl fmt::Debug for ListQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.shared, f)
+        fmt::Debug::fmt(&self.list, f)
+    }
+}
+
+/// What a queue and its sources share.
+pub(super) struct List {
+    pub(super) redis: Redis,
+    pub(super) settings: Settings,
+    pub(super) keys: Keys,
+    /// The connection of all calls except those of the sources.
+    pub(super) link: ReconnectingLink,
+    /// The highest token that a source of this queue has received.
+    pub(super) highest: AtomicU64,
+}
+
+impl List {
+    pub(super) fn new(redis: Redis, settings: Settings) -> Self {
+        Self {
+            keys: Keys::new(&settings.list),
+            link: ReconnectingLink::new(redis.clone()),
+            highest: AtomicU64::new(0),
+            redis,
+            settings,
+        }
+    }
+
+    /// Gives back the elements of this worker, and frees this key if the worker has it. Returns
+    /// `None` if the worker has its lease.
+    pub(super) async fn expire(
+        &self,
+        link: &Link,
+        worker: &str,
+        key: &[u8],
+    ) -> Result<Option<u64>, RedisError> {
+        let (all, of) = (self.keys.all(), self.keys.of(worker));
+        let keys = all.into_iter().chain(of.all());
+        let expired = run::<i64>(&EXPIRE, link, keys, |command| {
+            command.arg(worker).arg(key);
+        });
+        Ok(u64::try_from(expired.await?).ok())
+    }
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListQueue")
+            .field("redis", &self.redis)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 

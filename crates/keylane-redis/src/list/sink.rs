@@ -1,50 +1,29 @@
 //! A queue as a sink: for messages of a spool, and for dead letters.
 
-use std::fmt;
-
-use keylane_source::{
-    BoxError, DeadLetter, DeadLetterSink, RawLetter, RawLetterSink, RawMessage, async_trait,
-};
+use keylane_connector::{Why, letter_sinks};
+use keylane_source::RawMessage;
 use redis::cmd;
 
-use super::element::{encode, letter_head};
 use super::queue::ListQueue;
+use super::record::{encode, letter_head};
 use crate::error::RedisError;
-use crate::letter::Why;
 
 impl ListQueue {
     async fn keep_letter(&self, message: &RawMessage, why: &Why) -> Result<(), RedisError> {
         let head = letter_head(message.key.as_deref(), &why.headers());
         let mut push = cmd("LPUSH");
-        push.arg(&*self.shared.keys.letters);
+        push.arg(&*self.list.keys.letters);
         push.arg([&*head, &*encode(message)].concat());
-        self.shared
-            .link
-            .with(async |link| link.ask::<()>(&push).await)
-            .await
+        let link = &self.list.link;
+        link.with(async |link| link.ask::<()>(&push).await).await
     }
 }
 
-/// The letters go to the list beside the queue, where its own sources keep theirs. A letter may be
-/// written twice if its call is dropped, or its answer lost. A letter that is kept [at its
-/// source](crate::ListBuilder::dead_letters) is never written twice.
-#[async_trait]
-impl RawLetterSink for ListQueue {
-    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
-        Ok(self.keep_letter(&letter.raw, &letter.into()).await?)
-    }
-}
-
-/// The same for raw messages whose handler has failed.
-#[async_trait]
-impl<K, E> DeadLetterSink<K, RawMessage, E> for ListQueue
-where
-    K: Send + Sync,
-    E: fmt::Debug + Send + Sync,
-{
-    async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
-        Ok(self.keep_letter(&letter.message, &letter.into()).await?)
-    }
+letter_sinks! {
+    /// The letters go to the list beside the queue, where its own sources keep theirs. A letter may
+    /// be written twice if its call is dropped, or its answer lost. A letter that is kept [at its
+    /// source](crate::ListBuilder::dead_letters) is never written twice.
+    ListQueue, keep_letter
 }
 
 #[cfg(feature = "spool")]

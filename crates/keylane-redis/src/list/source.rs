@@ -1,454 +1,472 @@
-//! A list as a source.
+//! A list as a system of workers: its requests and answers.
 
-use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use keylane_source::{
-    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+use bytes::Bytes;
+use keylane_connector::{
+    Changes, End, Entry, Handed, Memory, Reply, Rest, System, Why, WorkerPosition, WorkerSource,
+    worker_source,
 };
-use redis::Value;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use keylane_source::{Features, RawMessage};
+use redis::{FromRedisValue, Value, cmd, from_redis_value};
+use tokio::time::sleep;
 
-use super::element::{decode, key_of, letter_head};
-use super::guard::Starts;
-use super::outbox::{Calls, End, ListOutbox, Outgoing, Place, Taken, Token};
+use super::keys::WorkerKeys;
 use super::peers::Peers;
-use super::position::ListPosition;
-use super::script::{LEAVE, LETTER, REREAD, tagged};
-use super::session::{Memory, Session, ends_at};
-use super::shared::Shared;
-use crate::letter::Why;
+use super::queue::List;
+use super::record::{decode, key_of, letter_head};
+use super::script::{ENTER, LEAVE, LETTER, REREAD, TURN, run, tagged};
+use crate::error::{ErrorKind, RedisError};
 use crate::link::Link;
 
-/// The elements of a list, as a source for a dispatcher. Created by
-/// [`ListQueue::source`](crate::ListQueue::source); each source is a worker of its own.
-///
-/// A list may be unusable, because its key has another type or the user has no right to it. Then
-/// the source stays `Opening`, and its `last_error` contains the message of the server. It tries
-/// again, and logs that, at growing pauses. If the user has all rights except `BLMOVE`, the source
-/// looks at the list five times a second; `failed_parts` reports it.
-#[derive(Debug)]
-pub struct ListSource {
-    shared: Arc<Shared>,
-    guard: Arc<Starts>,
-    /// The name of this source in the server. When the connection comes back, the source goes on
-    /// with its elements, unless the server has given them to other workers.
-    worker: Option<String>,
-    open: Option<Open>,
-    opened: u64,
-    /// Settlements that the server may not know, from before the source was opened again.
-    untold: Outgoing,
-    /// Returned elements, to be handed over again.
-    again: Vec<Place>,
-    /// The highest token of an element that was handed over.
-    highest: Token,
-    /// Elements with this token or a lower one were handed over before the source was opened: they
-    /// come again, and their old settlements do not count.
-    past: Token,
-    /// The calls of this worker while it is not open.
-    calls: Calls,
-}
-
-#[derive(Debug)]
-struct Open {
-    link: Link,
-    mailbox: Arc<ListOutbox>,
-    session: JoinHandle<()>,
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.session.abort();
-    }
+worker_source! {
+    /// The elements of a list, as a source for a dispatcher. Created by
+    /// [`ListQueue::source`](crate::ListQueue::source); each source is a worker of its own.
+    ///
+    /// A list may be unusable, because its key has another type or the user has no right to it. Then
+    /// the source stays `Opening`, and its `last_error` contains the message of the server. It tries
+    /// again, and logs that, at growing pauses. If the user has all rights except `BLMOVE`, the source
+    /// looks at the list five times a second; `failed_parts` reports it.
+    pub struct ListSource(List) of HandOut;
 }
 
 impl ListSource {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            guard: Arc::default(),
-            worker: None,
-            open: None,
-            opened: 0,
-            untold: Outgoing::default(),
-            again: Vec::new(),
-            highest: 0,
-            past: 0,
-            calls: Calls::default(),
-        }
-    }
-
-    /// Returns the name of the list for messages and logs.
-    fn list(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.shared.settings.list)
-    }
-
-    fn opened(&mut self) -> Result<&mut Open, SourceError> {
-        self.open
-            .as_mut()
-            .ok_or_else(|| SourceError::failed("the list is not open"))
-    }
-
-    /// Goes on as the worker that this source was.
-    async fn resume(&mut self, link: &mut Link, worker: &str) -> Result<Memory, End> {
-        if !self.untold.is_empty() {
-            // Sends the changes once more, which has no effect if they were applied. A server with
-            // an earlier state has handed out no other element under these names.
-            let told = self.shared.tell(link, worker, self.highest, &self.untold);
-            told.await?;
-            self.untold = Outgoing::default();
-        }
-        self.enter(link, worker, false).await
-    }
-
-    async fn enter(&mut self, link: &mut Link, worker: &str, is_new: bool) -> Result<Memory, End> {
-        self.calls.sent += 1;
-        let (calls, highest) = (self.calls, self.highest);
-        let entered = self.shared.enter(link, worker, is_new, calls, highest);
-        let memory = entered.await?;
-        self.calls.heard = calls.sent;
-        Ok(memory)
-    }
-
-    /// Marks all elements as lost: other workers may have them, or had them in the state that the
-    /// server has forgotten.
-    fn lose(&mut self, has_forgotten: bool) {
-        self.guard.lose(self.highest);
-        if has_forgotten {
-            tracing::warn!(
-                target: "keylane",
-                list = %self.list(),
-                "the server has an earlier state and has lost confirmed changes: the list is \
-                 read again"
-            );
-        }
-    }
-
-    /// Begins, or goes on as the worker that this source was. Returns the worker, and whether the
-    /// server knew it.
-    async fn begin(&mut self, link: &mut Link) -> Result<(String, bool), SourceError> {
-        if let Some(worker) = self.worker.clone() {
-            match self.resume(link, &worker).await {
-                Ok(memory) => {
-                    if memory == Memory::Earlier {
-                        self.lose(true);
-                    }
-                    return Ok((worker, true));
-                }
-                Err(end @ (End::Lost | End::Forgotten)) => {
-                    self.lose(matches!(end, End::Forgotten));
-                    self.untold = Outgoing::default();
-                    self.worker = None;
-                }
-                Err(end) => return Err(failed(&end)),
-            }
-        }
-        // Before the request: a call that is dropped is resumed.
-        let worker = self.worker.insert(new_worker()).clone();
-        self.calls = Calls::default();
-        let entered = self.enter(link, &worker, true).await;
-        entered.map_err(|end| failed(&end))?;
-        Ok((worker, false))
-    }
-
-    fn delivery(&self, taken: Taken) -> Delivery<RawMessage, ListPosition> {
-        let key = key_of(&taken.element);
-        let (mut message, past) = decode(taken.element);
-        let is_free = !past.is_suspect && !self.shared.settings.exact_starts;
-        let position = ListPosition {
-            place: taken.place,
-            token: taken.token,
-            key,
-            noted: past.attempts.saturating_add(u32::from(is_free)),
-        };
-        message.position = Some(taken.text);
-        Delivery::raw(message, position)
-            .generation(Generation(self.opened))
-            .attempts(past.attempts)
+    pub(super) fn new(list: &Arc<List>) -> Self {
+        Self(WorkerSource::new(Arc::clone(list)))
     }
 }
 
-impl Source for ListSource {
-    type Message = RawMessage;
-    type Position = ListPosition;
+/// The position of an element that was handed out.
+pub type ListPosition = WorkerPosition<HandOut>;
+
+/// Identifies one hand-out of an element: each token is higher than all earlier ones of the list.
+pub(super) type Token = u64;
+
+/// The place of an element at a worker: the token of its first hand-out there.
+pub(super) type Place = u64;
+
+/// How long one wait lasts.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// The pause before a wait on a new connection.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// One hand-out of an element to a worker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandOut {
+    place: Place,
+    token: Token,
+    key: Option<Bytes>,
+}
+
+impl HandOut {
+    /// Returns the fencing token: it is higher than those of all earlier hand-outs of the list.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+}
+
+/// A worker of a list.
+pub(super) struct ListWorker {
+    name: String,
+    keys: WorkerKeys,
+    /// The numbers of the calls, unique as long as the worker lives: the last one that was sent,
+    /// and the last one that is known to be done. The server keeps the number of the last call that
+    /// it has done. So the server detects a call that comes late or twice, and the worker detects a
+    /// server that has gone back.
+    sent: AtomicU64,
+    heard: AtomicU64,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    /// The place up to which the server has handed the worker its elements again after it entered,
+    /// if there are more.
+    after: Option<Place>,
+    peers: Peers,
+}
+
+impl ListWorker {
+    /// Begins a call. Returns its number, and that of the last call that is known to be done.
+    fn call(&self) -> (u64, u64) {
+        let sent = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        (sent, self.heard.load(Ordering::Relaxed))
+    }
+
+    fn progress<T>(&self, look: impl FnOnce(&mut Progress) -> T) -> T {
+        look(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl From<RedisError> for End<RedisError> {
+    fn from(error: RedisError) -> Self {
+        match error.kind() == ErrorKind::Unable && !error.breaks_connection() {
+            true => Self::Unable(error),
+            false => Self::Failed(error),
+        }
+    }
+}
+
+impl System for List {
+    type Id = HandOut;
+    type Worker = ListWorker;
+    type Link = Link;
+    type Error = RedisError;
 
     fn name(&self) -> String {
-        format!("list {}", self.list())
+        format!("list {}", String::from_utf8_lossy(&self.settings.list))
     }
 
     fn features(&self) -> Features {
         let features = Features::new()
-            .nack()
             .survives_restart()
             .random_access()
             .counts_attempts();
-        match self.shared.settings.keeps_letters {
+        match self.settings.keeps_letters {
             true => features.dead_letters(),
             false => features,
         }
     }
 
-    async fn open(&mut self) -> Result<(), SourceError> {
-        if let Some(open) = self.open.take() {
-            let mut state = open.mailbox.lock();
-            state.not_answered();
-            let said = std::mem::take(&mut state.said);
-            // The notes and the returned elements come with the rest.
-            (self.untold.done, self.untold.gone) = (said.done, said.gone);
-            self.calls = state.calls;
+    fn lease(&self) -> Duration {
+        self.settings.lease
+    }
+
+    fn worker(&self) -> ListWorker {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let random = RandomState::new().hash_one((SystemTime::now(), next));
+        let name = format!("{}-{random:016x}", std::process::id());
+        ListWorker {
+            keys: self.keys.of(&name),
+            name,
+            sent: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            progress: Mutex::default(),
         }
-        self.again.clear();
-        let mut link = self
-            .shared
-            .redis
-            .connect()
-            .await
-            .map_err(SourceError::failed)?;
-        self.past = self.highest;
-        let sent = Instant::now();
-        let (worker, was_known) = self.begin(&mut link).await?;
-        self.opened += 1;
-        let until = ends_at(sent, self.shared.settings.ttl);
-        let mailbox = Arc::new(ListOutbox::new(until, self.calls));
-        self.guard.opened(Arc::clone(&mailbox));
-        let session = Session {
-            shared: Arc::clone(&self.shared),
-            link: link.clone(),
-            keys: self.shared.keys.of(&worker),
-            worker,
-            peers: Peers::default(),
-            // All its elements come again.
-            after: was_known.then_some(0),
-            highest: self.highest,
-            mailbox: Arc::clone(&mailbox),
-            guard: Arc::clone(&self.guard),
+    }
+
+    async fn connect(&self) -> Result<Link, RedisError> {
+        self.redis.connect().await
+    }
+
+    async fn enter(
+        &self,
+        link: &mut Link,
+        worker: &ListWorker,
+        Entry { is_new, settled }: Entry<'_, HandOut>,
+    ) -> Result<Memory, End<RedisError>> {
+        worker.progress(|progress| {
+            progress.after = (!is_new).then_some(0);
+            progress.peers = Peers::default();
+        });
+        if !settled.is_empty() {
+            // Sends the changes once more, which has no effect if they were applied. A server with
+            // an earlier state has handed out no other element under these names.
+            self.turn(link, worker, None, settled, 0).await?;
+        }
+        let (sent, heard) = worker.call();
+        let highest = self.highest.load(Ordering::Relaxed);
+        let answer: Vec<Value> = run(&ENTER, link, self.keys_of(worker), |command| {
+            command.arg(&worker.name).arg(millis(self.settings.lease));
+            command
+                .arg(i32::from(is_new))
+                .arg(heard)
+                .arg(sent)
+                .arg(highest);
+        })
+        .await?;
+        let mut answer = answer.into_iter();
+        let memory = match read(answer.next().unwrap_or(Value::Nil))? {
+            0 => return Err(self.unknown(answer.next())?),
+            3 => Memory::Earlier,
+            _ => Memory::Whole,
         };
-        let session = tokio::spawn(session.run());
-        self.open = Some(Open {
-            link,
-            mailbox,
-            session,
-        });
-        Ok(())
+        worker.heard.store(sent, Ordering::Relaxed);
+        Ok(memory)
     }
 
-    async fn receive(
-        &mut self,
-        into: &mut Deliveries<RawMessage, ListPosition>,
-    ) -> Result<Received<ListPosition>, SourceError> {
-        let mailbox = Arc::clone(&self.opened()?.mailbox);
-        // The count of answers when the source asked whether the server is well.
-        let mut asked = None;
-        loop {
-            let until = {
-                let mut state = mailbox.lock();
-                if let Some(end) = &state.end {
-                    return Err(failed(end));
-                }
-                if state.until <= Instant::now() {
-                    return Err(SourceError::failed("the lease of this worker has run out"));
-                }
-                let part = || format!("{} (waiting)", self.list());
-                match state.wait.take() {
-                    Some(Err(why)) => into.part_failed(part(), why),
-                    Some(Ok(())) => into.part_recovered(part()),
-                    None => {}
-                }
-                while into.room() > 0
-                    && let Some(taken) = state.taken.pop_front()
-                {
-                    self.highest = self.highest.max(taken.token);
-                    into.push(self.delivery(taken));
-                }
-                let room = into.room();
-                let is_more = state.want(room);
-                let comes_again = room > 0 && !self.again.is_empty();
-                if comes_again {
-                    self.again.sort_unstable();
-                    state.said.again.append(&mut self.again);
-                }
-                if is_more || comes_again {
-                    mailbox.to_session.notify_one();
-                }
-                if !into.is_empty() {
-                    return Ok(Received::Messages);
-                }
-                if asked.is_some_and(|asked| state.answers > asked) {
-                    return Ok(Received::Idle);
-                }
-                state.until
-            };
-            let idle = into.until();
-            tokio::select! {
-                () = mailbox.to_source.notified() => {}
-                () = sleep_until(until) => {}
-                () = sleep_until(idle), if asked.is_none() => {
-                    let mut state = mailbox.lock();
-                    asked = Some(state.answers);
-                    state.is_asked = true;
-                    mailbox.to_session.notify_one();
-                }
-            }
+    async fn exchange(
+        &self,
+        link: &mut Link,
+        worker: &ListWorker,
+        changes: &Changes<HandOut>,
+        most: usize,
+    ) -> Result<Reply<HandOut>, End<RedisError>> {
+        let (sent, heard) = worker.call();
+        let turn = self.turn(link, worker, Some((sent, heard)), changes, most);
+        let turn = turn.await?;
+        worker.heard.store(sent, Ordering::Relaxed);
+        let is_more = turn.after.is_some() || !turn.lost.is_empty() || !turn.unmet.is_empty();
+        let rest = match (turn.waiting + turn.inbox, turn.is_blocked) {
+            _ if is_more => Rest::More,
+            (0, _) => Rest::Nothing,
+            (_, true) if turn.inbox == 0 => Rest::Blocked,
+            _ => Rest::More,
+        };
+        let out = turn.out.into_iter();
+        let out = out.map(|(text, element)| Ok((number(&text)?, text, element)));
+        let messages = turn.back.into_iter().map(Ok).chain(out);
+        let messages = messages.map(|one| one.and_then(|one| self.handed(one)));
+        let messages = messages.collect::<Result<Vec<_>, RedisError>>()?;
+        if let Some(highest) = messages.iter().map(|handed| handed.id.token).max() {
+            self.highest.fetch_max(highest, Ordering::Relaxed);
         }
-    }
-
-    async fn settle(&mut self, settled: &[Settlement<ListPosition>]) -> Result<(), SourceError> {
-        let mailbox = Arc::clone(&self.opened()?.mailbox);
-        let (again, past) = (&mut self.again, self.past);
-        mailbox.say(|said| {
-            let settled = settled.iter().filter(|one| one.position.token > past);
-            for Settlement {
-                position, outcome, ..
-            } in settled
-            {
-                let place = position.place;
-                let told = || (place, position.key.clone());
-                match *outcome {
-                    Outcome::Done => said.done.push(told()),
-                    Outcome::Returned { attempts, .. } => {
-                        // Also that there was no attempt, if one was noted and then dropped.
-                        if attempts > 0 || position.noted == 0 {
-                            said.notes.push((place, attempts));
-                        }
-                        again.push(place);
-                    }
-                    // Also if the letter is kept, and the element is gone.
-                    _ => said.gone.push(told()),
-                }
+        worker.progress(|progress| {
+            progress.after = turn.after;
+            for peer in turn.unmet {
+                progress.peers.meet(&self.keys, peer);
             }
         });
-        Ok(())
+        if !turn.lost.is_empty() {
+            self.give_back(link, worker, &turn.lost, &turn.lost_key)
+                .await?;
+        }
+        Ok(Reply {
+            messages,
+            came: turn.came,
+            rest,
+        })
     }
 
-    async fn confirm(&mut self) -> Result<(), SourceError> {
-        let mailbox = Arc::clone(&self.opened()?.mailbox);
+    /// `BLMOVE` from the end of a list to the same end of it changes nothing, and waits while the
+    /// list is empty. So a call that is dropped, or a process that is paused in it, loses no
+    /// element: a script takes the element, in a round trip of its own.
+    async fn wait(&self, link: &mut Option<Link>) -> Result<bool, RedisError> {
+        let list = &*self.settings.list;
+        let mut wait = cmd("BLMOVE");
+        wait.arg(list)
+            .arg(list)
+            .arg("RIGHT")
+            .arg("RIGHT")
+            .arg(WAIT.as_secs());
         loop {
-            {
-                let state = mailbox.lock();
-                if state.is_confirmed() {
-                    return Ok(());
+            let open = match &mut *link {
+                Some(open) => open,
+                None => link.insert(self.redis.connect_for(WAIT).await?),
+            };
+            match open.ask::<Value>(&wait).await {
+                // Perhaps only the connection broke: a new one will show.
+                Err(error) if error.breaks_connection() => {
+                    *link = None;
+                    sleep(PAUSE).await;
                 }
-                if let Some(end) = &state.end {
-                    return Err(failed(end));
-                }
+                answer => return Ok(answer? != Value::Nil),
             }
-            mailbox.to_source.notified().await;
         }
     }
 
     async fn reread(
-        &mut self,
-        positions: &[ListPosition],
-        into: &mut Deliveries<RawMessage, ListPosition>,
-    ) -> Result<(), SourceError> {
-        let keys = self
-            .shared
-            .keys
-            .of(self.worker.as_deref().unwrap_or_default());
-        let mut positions = positions;
-        while !positions.is_empty() {
-            let places: Vec<Place> = positions.iter().map(|position| position.place).collect();
-            let call = self.shared.call_of(&REREAD, &keys);
-            let call = call.arg(self.shared.settings.most_bytes).arg(places);
-            let open = self.opened()?;
-            let page = call.run(&mut open.link).await;
-            let page: Vec<Value> = page.map_err(SourceError::failed)?;
-            let (read, rest) = positions.split_at(page.len().clamp(1, positions.len()));
-            let mailbox = Arc::clone(&open.mailbox);
-            for (position, element) in read.iter().zip(page) {
-                let Value::BulkString(element) = element else {
-                    continue;
-                };
-                let is_settled = {
-                    let state = mailbox.lock();
-                    state.said.settles(position.place) || state.telling.settles(position.place)
-                };
-                if is_settled {
-                    continue;
+        &self,
+        link: &mut Link,
+        worker: &ListWorker,
+        ids: &[HandOut],
+    ) -> Result<Vec<Option<(RawMessage, u32)>>, RedisError> {
+        let page: Vec<Option<Vec<u8>>> = run(&REREAD, link, self.keys_of(worker), |command| {
+            command.arg(self.settings.most_bytes);
+            command.arg(ids.iter().map(|id| id.place).collect::<Vec<_>>());
+        })
+        .await?;
+        let found = ids.iter().zip(page).map(|(id, element)| {
+            let (mut message, past) = decode(element?.into());
+            message.position = Some(id.token.to_string().into());
+            Some((message, past.attempts))
+        });
+        Ok(found.collect())
+    }
+
+    async fn keep_letter(
+        &self,
+        link: &mut Link,
+        worker: &ListWorker,
+        id: &HandOut,
+        why: &Why,
+    ) -> Result<bool, RedisError> {
+        let key = id.key.as_deref();
+        let head = letter_head(key, &why.headers());
+        let kept: i64 = run(&LETTER, link, self.keys_of(worker), |command| {
+            command
+                .arg(&worker.name)
+                .arg(id.place)
+                .arg(tagged(key))
+                .arg(&*head);
+        })
+        .await?;
+        Ok(kept != 0)
+    }
+
+    async fn leave(&self, link: &mut Link, worker: &ListWorker) -> Result<(), RedisError> {
+        run::<i64>(&LEAVE, link, self.keys_of(worker), |command| {
+            command.arg(&worker.name);
+        })
+        .await
+        .map(drop)
+    }
+}
+
+/// The answer to a turn.
+struct Turn {
+    waiting: u64,
+    inbox: u64,
+    is_blocked: bool,
+    after: Option<Place>,
+    /// How many of the returned elements have come again.
+    came: usize,
+    /// A worker that is gone, or nothing; and a key that it still owns.
+    lost: String,
+    lost_key: Bytes,
+    /// Workers whose inboxes are needed.
+    unmet: Vec<String>,
+    /// Elements that are handed out again: place, token, element.
+    back: Vec<(Place, Vec<u8>, Vec<u8>)>,
+    /// Elements of a first hand-out: the token is the place.
+    out: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl List {
+    fn keys_of<'a>(&'a self, worker: &'a ListWorker) -> impl Iterator<Item = &'a Bytes> {
+        self.keys.all().into_iter().chain(worker.keys.all())
+    }
+
+    /// One round trip, which reports these changes and asks for this many elements. Without a
+    /// number it takes none.
+    async fn turn(
+        &self,
+        link: &Link,
+        worker: &ListWorker,
+        call: Option<(u64, u64)>,
+        changes: &Changes<HandOut>,
+        most: usize,
+    ) -> Result<Turn, End<RedisError>> {
+        let settings = &self.settings;
+        let (after, names, inboxes) = worker.progress(|Progress { after, peers, .. }| {
+            let after = after.map(|place| place.to_string());
+            (after.unwrap_or_default(), peers.names(), peers.inboxes())
+        });
+        let inboxes = inboxes.iter().filter(|_| call.is_some());
+        let keys = self.keys_of(worker).chain(inboxes);
+        let answer: Vec<Value> = run(&TURN, link, keys, |command| {
+            command.arg(&worker.name).arg(millis(settings.lease));
+            command
+                .arg(settings.key.as_bytes())
+                .arg(most)
+                .arg(settings.most_bytes);
+            command
+                .arg(settings.most_sent)
+                .arg(i32::from(settings.is_cyclic));
+            match call {
+                Some((sent, heard)) => {
+                    command.arg(heard).arg(sent).arg(&after);
+                    command.arg(names.len()).arg(&names);
                 }
-                let taken = Taken {
-                    place: position.place,
-                    token: position.token,
-                    text: position.token.to_string().into(),
-                    element: element.into(),
-                };
-                let mut delivery = self.delivery(taken);
-                delivery.position = position.clone();
-                into.push(delivery);
+                None => {
+                    command.arg("").arg("").arg("").arg(0);
+                }
             }
-            positions = rest;
+            for settled in [&changes.done, &changes.gone] {
+                command.arg(settled.len());
+                for id in settled {
+                    command.arg(id.place).arg(tagged(id.key.as_deref()));
+                }
+            }
+            command.arg(changes.notes.len());
+            for (id, attempts) in &changes.notes {
+                command.arg(id.place).arg(attempts);
+            }
+            let again: Vec<Place> = changes.again.iter().map(|id| id.place).collect();
+            command.arg(again.len()).arg(again);
+        })
+        .await?;
+        let mut answer = answer.into_iter();
+        match read(answer.next().unwrap_or(Value::Nil))? {
+            0 => return Err(self.unknown(answer.next())?),
+            2 => return Err(End::Missed),
+            3 => return Err(End::Forgotten),
+            _ => {}
+        }
+        let (waiting, inbox, is_blocked, after, came, lost, lost_key, unmet, back, out) =
+            read(Value::Array(answer.collect()))?;
+        let (after, lost_key): (String, Vec<u8>) = (after, lost_key);
+        Ok(Turn {
+            waiting,
+            inbox,
+            is_blocked,
+            after: match &*after {
+                "" => None,
+                after => Some(number(after.as_bytes())?),
+            },
+            came,
+            lost,
+            lost_key: lost_key.into(),
+            unmet,
+            back,
+            out,
+        })
+    }
+
+    fn handed(
+        &self,
+        (place, text, element): (Place, Vec<u8>, Vec<u8>),
+    ) -> Result<Handed<HandOut>, RedisError> {
+        let (token, element) = (number(&text)?, Bytes::from(element));
+        let key = key_of(&element);
+        let (mut message, past) = decode(element);
+        message.position = Some(text.into());
+        let is_free = !past.is_suspect && !self.settings.exact_starts;
+        Ok(Handed {
+            id: HandOut { place, token, key },
+            message,
+            attempts: past.attempts,
+            noted: past.attempts.saturating_add(u32::from(is_free)),
+        })
+    }
+
+    /// Returns why a server does not know a worker, by the last token of the server.
+    fn unknown(&self, answer: Option<Value>) -> Result<End<RedisError>, RedisError> {
+        let last: Token = read(answer.unwrap_or(Value::Nil))?;
+        Ok(match last < self.highest.load(Ordering::Relaxed) {
+            true => End::Forgotten,
+            false => End::Lost,
+        })
+    }
+
+    /// Gives the elements of a worker that is gone back to the list, in a step of its own, with the
+    /// keys of that worker.
+    async fn give_back(
+        &self,
+        link: &Link,
+        worker: &ListWorker,
+        lost: &str,
+        key: &[u8],
+    ) -> Result<(), RedisError> {
+        let elements = self.expire(link, lost, key).await?;
+        worker.progress(|progress| progress.peers.has_gone(lost));
+        if let Some(elements) = elements {
+            tracing::warn!(
+                target: "keylane",
+                elements,
+                "the lease of a worker has run out: its messages are in the list again"
+            );
         }
         Ok(())
     }
-
-    async fn dead_letter(&mut self, letter: SourceLetter<ListPosition>) -> Result<(), SourceError> {
-        if !self.shared.settings.keeps_letters {
-            return Err(SourceError::unsupported("keep dead letters"));
-        }
-        let worker = self.worker.clone().unwrap_or_default();
-        let SourceLetter { position, .. } = &letter;
-        let why = Why {
-            attempts: letter.attempts,
-            cause: letter.cause,
-            error: letter.why.clone(),
-        };
-        let key = position.key.as_deref();
-        let call = self.shared.call_of(&LETTER, &self.shared.keys.of(&worker));
-        let call = call.arg(worker).arg(position.place);
-        let call = call
-            .arg(tagged(key))
-            .arg(&*letter_head(key, &why.headers()));
-        let kept: i64 = call
-            .run(&mut self.opened()?.link)
-            .await
-            .map_err(SourceError::failed)?;
-        if kept == 0 {
-            // The source is opened again, and gets the elements that the server has for it.
-            let mailbox = &self.opened()?.mailbox;
-            mailbox.lock().end.get_or_insert(End::Missed);
-            mailbox.to_source.notify_one();
-            return Err(SourceError::failed("the worker no longer has this message"));
-        }
-        Ok(())
-    }
-
-    fn start_guard(&self) -> Option<Arc<dyn StartGuard<ListPosition>>> {
-        Some(Arc::clone(&self.guard) as Arc<dyn StartGuard<ListPosition>>)
-    }
-
-    async fn close(&mut self) -> Result<(), SourceError> {
-        let (Some(mut open), Some(worker)) = (self.open.take(), self.worker.take()) else {
-            return Ok(());
-        };
-        let call = self.shared.call_of(&LEAVE, &self.shared.keys.of(&worker));
-        let left: Result<i64, _> = call.arg(worker).run(&mut open.link).await;
-        left.map(drop).map_err(SourceError::failed)
-    }
 }
 
-fn failed(end: &End) -> SourceError {
-    match end {
-        End::Lost => SourceError::failed(
-            "the lease of this worker has run out: other workers have its messages",
-        ),
-        End::Missed => SourceError::failed(
-            "an answer of the server was lost: its messages are delivered again",
-        ),
-        End::Forgotten => {
-            SourceError::failed("the server has an earlier state and has lost confirmed changes")
-        }
-        End::Failed(error) => SourceError::failed(error.clone()),
-    }
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns a name that no worker has had.
-fn new_worker() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    let random = RandomState::new().hash_one((std::time::SystemTime::now(), next));
-    format!("{}-{random:016x}", std::process::id())
+fn number(text: &[u8]) -> Result<u64, RedisError> {
+    let number = std::str::from_utf8(text).ok();
+    let number = number.and_then(|number| number.parse().ok());
+    number.ok_or_else(|| RedisError::new(ErrorKind::Other, "unexpected answer"))
+}
+
+fn read<T: FromRedisValue>(value: Value) -> Result<T, RedisError> {
+    let read = from_redis_value(value);
+    read.map_err(|error| RedisError::new(ErrorKind::Other, format!("unexpected answer: {error}")))
 }

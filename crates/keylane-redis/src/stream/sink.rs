@@ -13,11 +13,11 @@ use super::fields::StreamFields;
 use super::partition::partition_of;
 use super::script::PUSH;
 use crate::error::{ConfigError, RedisError};
-use crate::letter::Why;
 use crate::link::Link;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
+use keylane_connector::Why;
 
 /// A script can pass at most this many fields to a command. An entry with more is added alone.
 const MOST_FIELDS: usize = 3_500;

@@ -28,7 +28,7 @@ use super::session::{Lasting, Session, default_leases};
 use super::settings::Config;
 use super::worker::{AGAIN_FOR, News, PAUSE};
 use crate::error::RedisError;
-use crate::letter::Why;
+use keylane_connector::Why;
 
 /// How long a stream waits before it is read again because an entry was returned. If a stopping
 /// source returns entries, it does not read them again.

@@ -98,7 +98,10 @@ async fn what_a_backup_has_again_comes_again() {
     worker.0.open().await.unwrap();
     let again = worker.receive_all(3).await;
     assert_eq!(payloads(&again), [&b"a:1"[..], b"a:2", b"b:1"]);
-    assert!(again[0].1.token() > first[2].1.token(), "tokens grow");
+    assert!(
+        again[0].1.id().token() > first[2].1.id().token(),
+        "tokens grow"
+    );
     // This late settlement belongs to an undone hand-out.
     worker.settle(&first, Outcome::Done).await;
     worker.0.confirm().await.unwrap();
@@ -173,7 +176,7 @@ async fn what_is_new_after_a_flush_is_not_touched() {
     );
     let new = worker.receive_all(2).await;
     assert_eq!(payloads(&new), [b"a:3", b"a:4"]);
-    assert!(new[0].1.token() > old[1].1.token(), "tokens grow");
+    assert!(new[0].1.id().token() > old[1].1.id().token(), "tokens grow");
     assert!(guard.holds(&new[0].1));
     worker.settle(&old, Outcome::Done).await;
     worker.0.confirm().await.unwrap();

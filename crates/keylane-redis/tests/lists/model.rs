@@ -75,7 +75,7 @@ impl Model {
     /// Records that an element is handed to a worker: all elements before it in its key are acked,
     /// or at the same worker.
     fn handed(&mut self, at: usize, key: u64, id: u64, position: ListPosition) {
-        let token = position.token();
+        let token = position.id().token();
         assert!(self.tokens.insert(token), "{token} comes twice");
         assert!(
             token > self.last_token,

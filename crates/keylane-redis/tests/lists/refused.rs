@@ -203,7 +203,8 @@ async fn a_wait_that_is_refused_is_said_and_holds_up_nothing() {
         until("it is said", async || {
             let failed = consumed.intake.stats().failed_parts;
             failed.iter().any(|part| {
-                part.part == format!("{list} (waiting)") && part.why.contains("refuses the user")
+                part.part == format!("list {list} (waiting)")
+                    && part.why.contains("refuses the user")
             })
         })
         .await;
@@ -232,9 +233,9 @@ async fn a_wait_for_which_there_is_no_memory_is_said() {
         say::<()>(&mut raw, &["CONFIG", "SET", "maxmemory", "1"]).await;
         until("it is said", async || {
             let failed = consumed.intake.stats().failed_parts;
-            failed
-                .iter()
-                .any(|part| part.part == format!("{list} (waiting)") && part.why.contains("OOM"))
+            failed.iter().any(|part| {
+                part.part == format!("list {list} (waiting)") && part.why.contains("OOM")
+            })
         })
         .await;
         say::<()>(&mut raw, &["CONFIG", "SET", "maxmemory", "0"]).await;

@@ -190,7 +190,7 @@ async fn what_a_late_worker_says_changes_nothing() {
         let handed = late.receive(60).await;
         assert_eq!(ids(&handed), Vec::from_iter(1..=60), "round {round}");
         for (_, position) in &handed {
-            assert!(tokens.insert(position.token()), "{position:?} twice");
+            assert!(tokens.insert(position.id().token()), "{position:?} twice");
         }
         let name = names(&mut raw, &list).await.remove(0);
         let mut expire = cmd("ZADD");
@@ -205,7 +205,7 @@ async fn what_a_late_worker_says_changes_nothing() {
         let theirs = next.receive(20).await;
         assert_eq!(ids(&theirs), Vec::from_iter(1..=20));
         for (_, position) in &theirs {
-            assert!(tokens.insert(position.token()), "{position:?} twice");
+            assert!(tokens.insert(position.id().token()), "{position:?} twice");
         }
         let before = all_of(&mut raw, &list).await;
         late.settle(&handed).await;
@@ -310,11 +310,14 @@ async fn much_goes_on_and_goes_back_in_its_order() {
     worker.0.open().await.unwrap();
     let again = worker.receive(HELD as usize).await;
     assert_eq!(ids(&again), Vec::from_iter(1..=HELD));
-    let newest = first.iter().map(|(_, position)| position.token()).max();
+    let newest = first
+        .iter()
+        .map(|(_, position)| position.id().token())
+        .max();
     assert!(
         again
             .iter()
-            .all(|(_, position)| Some(position.token()) > newest)
+            .all(|(_, position)| Some(position.id().token()) > newest)
     );
     check(&mut raw, &list).await;
 

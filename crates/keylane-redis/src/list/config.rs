@@ -1,13 +1,11 @@
-//! The builder of a queue.
+//! The settings of a queue, and its builder.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
-use super::queue::ListQueue;
-use super::settings::{ListKey, Settings};
-use super::shared::Shared;
+use super::queue::{List, ListQueue};
 use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
@@ -30,7 +28,7 @@ impl ListQueue {
             settings: Settings {
                 list: list.into(),
                 key: ListKey::none(),
-                ttl: Duration::from_secs(10),
+                lease: Duration::from_secs(10),
                 most_sent: 100_000,
                 most_bytes: 4 << 20,
                 is_cyclic: false,
@@ -54,7 +52,7 @@ impl ListBuilder {
     /// default, and a year at most. The lease is renewed after each third of that.
     #[must_use]
     pub fn lease(mut self, ttl: Duration) -> Self {
-        self.settings.ttl = ttl.min(LONGEST_LEASE);
+        self.settings.lease = ttl.min(LONGEST_LEASE);
         self
     }
 
@@ -110,15 +108,76 @@ impl ListBuilder {
         let settings = &self.settings;
         names::check("list", &settings.list)?;
         let zeros = [
-            ("lease", settings.ttl.as_millis() == 0),
+            ("lease", settings.lease.as_millis() == 0),
             ("most_sent", settings.most_sent == 0),
             ("most_bytes", settings.most_bytes == 0),
         ];
         match zeros.into_iter().find(|(_, is_zero)| *is_zero) {
             Some((name, _)) => Err(ConfigError::Zero(name)),
             None => Ok(ListQueue {
-                shared: Arc::new(Shared::new(self.redis, self.settings)),
+                list: Arc::new(List::new(self.redis, self.settings)),
             }),
         }
     }
+}
+
+/// The place of the key in an element that was pushed as plain bytes. An element that was pushed by
+/// [`ListQueue::push`](crate::ListQueue::push) has its key beside it.
+///
+/// # Examples
+///
+/// ```
+/// use keylane_redis::ListKey;
+///
+/// let json = ListKey::json("user");     // {"user": "u-7", "amount": 12}
+/// let text = ListKey::before(b":");     // u-7:12
+/// # let _ = (json, text);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListKey(Bytes);
+
+impl ListKey {
+    /// Plain elements have no key: each worker takes the next one. A single process with one worker
+    /// keeps their order all the same.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The key is the value of this field of a JSON object, if it is text or a number. Numbers
+    /// beyond 2⁵³ are rounded, so that some of them share a key. An element without the field has
+    /// no key.
+    pub fn json(field: &str) -> Self {
+        Self::rule(b'j', field.as_bytes())
+    }
+
+    /// The key is the part before these bytes. An element without them has no key.
+    pub fn before(delimiter: &[u8]) -> Self {
+        match delimiter.is_empty() {
+            true => Self::none(),
+            false => Self::rule(b'b', delimiter),
+        }
+    }
+
+    fn rule(how: u8, rest: &[u8]) -> Self {
+        let mut rule = BytesMut::with_capacity(1 + rest.len());
+        rule.put_u8(how);
+        rule.put_slice(rest);
+        Self(rule.freeze())
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) list: Bytes,
+    pub(super) key: ListKey,
+    pub(super) lease: Duration,
+    pub(super) most_sent: usize,
+    pub(super) most_bytes: usize,
+    pub(super) is_cyclic: bool,
+    pub(super) keeps_letters: bool,
+    pub(super) exact_starts: bool,
 }

@@ -1,0 +1,43 @@
+#![doc = include_str!("../README.md")]
+
+mod changes;
+pub use changes::Changes;
+
+mod outbox;
+pub use outbox::Outbox;
+
+mod notes;
+pub use notes::Notes;
+
+mod letter;
+pub use letter::Why;
+
+mod system;
+pub use system::{End, Entry, Handed, Memory, Reply, Rest, System};
+
+mod source;
+pub use source::WorkerSource;
+
+mod position;
+pub use position::WorkerPosition;
+
+mod task;
+pub use task::lease_ends_at;
+
+mod session;
+
+mod starts;
+
+mod lock;
+
+/// What the code of macros names.
+#[doc(hidden)]
+pub mod __private {
+    pub use std::sync::Arc;
+
+    pub use keylane_source::{
+        BoxError, DeadLetter, DeadLetterSink, Deliveries, Features, RawLetter, RawLetterSink,
+        RawMessage, Received, Settlement, Source, SourceError, SourceLetter, StartGuard,
+        async_trait,
+    };
+}

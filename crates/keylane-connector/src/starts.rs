@@ -1,0 +1,76 @@
+//! Whether attempts may start, and go on.
+
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use keylane_source::{Generation, Outcome, StartGuard, StartLater};
+
+use crate::lock::lock;
+use crate::notes::Notes;
+use crate::position::WorkerPosition;
+use crate::session::Session;
+use crate::system::System;
+
+/// The starts of a system.
+pub(crate) type StartsOf<S> = Starts<<S as System>::Id, <S as System>::Error>;
+
+#[derive(Debug)]
+pub(crate) struct Starts<I, E> {
+    pub(crate) notes: Notes<I>,
+    session: Mutex<Option<Arc<Session<I, E>>>>,
+    /// Other workers may have the messages of this generation, and of those before.
+    lost: AtomicU64,
+}
+
+impl<I: Clone + Eq + Hash, E> Starts<I, E> {
+    pub(crate) fn new() -> Self {
+        Self {
+            notes: Notes::default(),
+            session: Mutex::new(None),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn open(&self, session: Arc<Session<I, E>>) {
+        self.notes.clear();
+        *lock(&self.session) = Some(session);
+    }
+
+    /// Marks the messages of this generation as lost: other workers may have them.
+    pub(crate) fn lose(&self, generation: Generation) {
+        self.lost.fetch_max(generation.0, Ordering::Relaxed);
+    }
+}
+
+impl<I, E> StartGuard<WorkerPosition<I>> for Starts<I, E>
+where
+    I: Clone + Eq + Hash + Send + Sync,
+    E: Send + Sync,
+{
+    fn starts(&self, _: u32, position: &WorkerPosition<I>, attempt: u32) -> Result<(), StartLater> {
+        let Some(session) = lock(&self.session).clone() else {
+            return Err("the source is not open".into());
+        };
+        if !session.is_leased() {
+            return Err("the lease of this worker has run out".into());
+        }
+        if attempt <= position.noted {
+            return Ok(());
+        }
+        let id = &position.id;
+        self.notes.ask(id, attempt, || {
+            session.report(|changes| changes.notes.push((id.clone(), attempt)));
+        })
+    }
+
+    fn settles(&self, _: u32, position: &WorkerPosition<I>, _: Outcome) {
+        self.notes.remove(&position.id);
+    }
+
+    fn holds(&self, position: &WorkerPosition<I>) -> bool {
+        let session = lock(&self.session).clone();
+        let is_leased = session.is_some_and(|session| session.is_leased());
+        is_leased && position.generation.0 > self.lost.load(Ordering::Relaxed)
+    }
+}

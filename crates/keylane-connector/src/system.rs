@@ -1,0 +1,219 @@
+//! What a connector says about its system.
+
+use std::error::Error;
+use std::fmt;
+use std::hash::Hash;
+use std::time::Duration;
+
+use keylane_source::{Features, RawMessage};
+
+use crate::changes::Changes;
+use crate::letter::Why;
+
+/// A system that hands messages to workers under leases, in requests and answers.
+///
+/// A [`WorkerSource`](crate::WorkerSource) is the source of a dispatcher that is made of it. It has
+/// one worker at a time. A worker enters, and then makes one [`exchange`](Self::exchange) after the
+/// other: each reports what has settled, asks for messages, and renews the lease. All calls but
+/// [`keep_letter`](Self::keep_letter) and [`reread`](Self::reread) come one after the other.
+///
+/// # Cancel safety
+///
+/// Each of these futures may be dropped at an await. Then the connection is dropped as well, and
+/// the worker enters again.
+pub trait System: Send + Sync + 'static {
+    /// The name of a message while a worker has it. Messages that are handed over again in the
+    /// order of their names.
+    type Id: Clone + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static;
+
+    /// A worker: its name in the system, and what it has to remember between two exchanges. It
+    /// outlives a connection.
+    type Worker: Send + Sync + 'static;
+
+    /// A connection. Clones share it.
+    type Link: Clone + Send + Sync + 'static;
+
+    /// The error of a call.
+    type Error: Error + Clone + Send + Sync + 'static;
+
+    /// Returns the name of the source for events and logs, without secrets.
+    fn name(&self) -> String;
+
+    /// Returns what the source can do. [`nack`](Features::nack) is always true.
+    fn features(&self) -> Features;
+
+    /// Returns how long the lease of a worker lasts without an exchange. It is renewed after each
+    /// third of that, and counts as ended a tenth earlier, because clocks run at different speeds.
+    fn lease(&self) -> Duration;
+
+    /// Returns the most messages of one exchange; 1,000 by default. The dispatcher handles the
+    /// earlier ones meanwhile.
+    fn most(&self) -> usize {
+        1_000
+    }
+
+    /// Creates a worker with a name that no worker has had. Sends nothing.
+    fn worker(&self) -> Self::Worker;
+
+    /// Connects.
+    fn connect(&self) -> impl Future<Output = Result<Self::Link, Self::Error>> + Send;
+
+    /// Lets a worker enter, or go on after a new connection. Its messages that have not settled
+    /// come again in the next exchanges, before others. `settled` has the settlements that the
+    /// system may not know.
+    fn enter(
+        &self,
+        link: &mut Self::Link,
+        worker: &Self::Worker,
+        entry: Entry<'_, Self::Id>,
+    ) -> impl Future<Output = Result<Memory, End<Self::Error>>> + Send;
+
+    /// Applies these changes, and hands over up to `most` messages. Does not wait for them.
+    fn exchange(
+        &self,
+        link: &mut Self::Link,
+        worker: &Self::Worker,
+        changes: &Changes<Self::Id>,
+        most: usize,
+    ) -> impl Future<Output = Result<Reply<Self::Id>, End<Self::Error>>> + Send;
+
+    /// Waits until there may be new messages. `link` is the connection of the waits alone: `None`
+    /// at first, and it is kept between two waits. Returns false if nothing has come in a time that
+    /// the system chooses. Looks again after 200 milliseconds by default.
+    fn wait(
+        &self,
+        link: &mut Option<Self::Link>,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send {
+        let _ = link;
+        async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Ok(true)
+        }
+    }
+
+    /// Reads messages of this worker again, in this order: at least the first one, up to all. A
+    /// message that does not exist any more is `None`. For
+    /// [`random_access`](Features::random_access).
+    fn reread(
+        &self,
+        link: &mut Self::Link,
+        worker: &Self::Worker,
+        ids: &[Self::Id],
+    ) -> impl Future<Output = Result<Vec<Option<(RawMessage, u32)>>, Self::Error>> + Send {
+        let _ = (link, worker);
+        let none = vec![None; ids.len()];
+        async { Ok(none) }
+    }
+
+    /// Keeps a dead letter: it is durable when this returns. False: the worker does not have the
+    /// message any more. For [`dead_letters`](Features::dead_letters).
+    fn keep_letter(
+        &self,
+        link: &mut Self::Link,
+        worker: &Self::Worker,
+        id: &Self::Id,
+        why: &Why,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send {
+        let _ = (link, worker, id, why);
+        async { Ok(false) }
+    }
+
+    /// Gives back all messages of this worker at once.
+    fn leave(
+        &self,
+        link: &mut Self::Link,
+        worker: &Self::Worker,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send;
+}
+
+/// A worker enters its system.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a, I> {
+    /// Whether the system has never known the worker. Otherwise it must know it: see
+    /// [`End::Lost`].
+    pub is_new: bool,
+    /// Settlements that the system may not know.
+    pub settled: &'a Changes<I>,
+}
+
+/// What a system knows of the changes that it has confirmed to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// All of them.
+    Whole,
+    /// Not all: it has an earlier state. The messages of the worker may have run meanwhile.
+    Earlier,
+}
+
+/// The answer to an exchange.
+#[derive(Debug)]
+pub struct Reply<I> {
+    /// The messages that are handed over, those that come again first.
+    pub messages: Vec<Handed<I>>,
+    /// How many of the returned messages have come again: the first ones.
+    pub came: usize,
+    /// What the worker knows of the rest.
+    pub rest: Rest,
+}
+
+/// Whether a system has more messages for a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// There may be more: the worker asks again at once.
+    More,
+    /// There are none: the worker [waits](System::wait).
+    Nothing,
+    /// There are some, and none of them may be taken now: the worker asks again after 100
+    /// milliseconds.
+    Blocked,
+}
+
+/// A message that is handed over.
+#[derive(Debug)]
+pub struct Handed<I> {
+    /// The name of the message.
+    pub id: I,
+    /// The message.
+    pub message: RawMessage,
+    /// How many attempts count so far.
+    pub attempts: u32,
+    /// The last attempt that may start without a note. If it is `attempts`, each attempt is noted
+    /// before it starts.
+    pub noted: u32,
+}
+
+/// The end of a session.
+#[derive(Clone, Debug)]
+pub enum End<E> {
+    /// The system does not know the worker any more: other workers have its messages.
+    Lost,
+    /// The system has handed over a message that this worker has not received, or does not have a
+    /// message that the worker holds. The worker enters again.
+    Missed,
+    /// The system does not know changes that it has confirmed: it has an earlier state.
+    Forgotten,
+    /// Nothing was done, and the same call may succeed soon. The session goes on for as long as the
+    /// lease lasts.
+    Unable(E),
+    /// The connection, or the call, has failed. It is not known whether anything was done.
+    Failed(E),
+}
+
+impl<E: fmt::Display> fmt::Display for End<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost => {
+                f.write_str("the lease of this worker has run out: other workers have its messages")
+            }
+            Self::Missed => {
+                f.write_str("an answer of the server was lost: its messages are delivered again")
+            }
+            Self::Forgotten => {
+                f.write_str("the server has an earlier state and has lost confirmed changes")
+            }
+            Self::Unable(error) | Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Error> Error for End<E> {}
