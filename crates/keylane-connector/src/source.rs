@@ -71,6 +71,15 @@ impl<S: System> WorkerSource<S> {
         Ok(Arc::clone(&self.opened()?.session))
     }
 
+    /// Ends the session: no exchange is in progress when this returns. May be dropped and called
+    /// again.
+    async fn stop(&mut self) -> Option<Open<S>> {
+        let open = self.open.as_mut()?;
+        open.task.abort();
+        let _ = (&mut open.task).await;
+        self.open.take()
+    }
+
     /// Marks all messages as lost: other workers may have them, or had them in the state that the
     /// system has forgotten.
     fn lose(&mut self, has_forgotten: bool) {
@@ -147,11 +156,7 @@ impl<S: System> Source for WorkerSource<S> {
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
-        if let Some(open) = &mut self.open {
-            open.task.abort();
-            let _ = (&mut open.task).await;
-        }
-        if let Some(open) = self.open.take() {
+        if let Some(open) = self.stop().await {
             // The notes and the returned messages come with the rest.
             self.settled = open.session.lock().outbox.take_settlements();
         }
@@ -342,10 +347,11 @@ impl<S: System> Source for WorkerSource<S> {
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
-        let (Some(mut open), Some(worker)) = (self.open.take(), self.worker.take()) else {
+        let Some(mut open) = self.stop().await else {
             return Ok(());
         };
-        let left = self.system.leave(&mut open.link, &worker).await;
+        self.worker = None;
+        let left = self.system.leave(&mut open.link, &open.worker).await;
         left.map_err(SourceError::failed)
     }
 }
@@ -361,7 +367,7 @@ impl<S: System> fmt::Debug for WorkerSource<S> {
 /// Makes a source of a [`System`](crate::System) that stays private: a type around its
 /// [`WorkerSource`](crate::WorkerSource), with the names of its messages.
 ///
-/// ```ignore
+/// ```text
 /// worker_source! {
 ///     /// The elements of a list, as a source for a dispatcher.
 ///     pub struct ListSource(List) of HandOut;

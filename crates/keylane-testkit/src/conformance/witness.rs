@@ -349,6 +349,10 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
 
     async fn close(&mut self) -> Result<(), SourceError> {
         let answer = self.inner.close().await;
+        if answer.is_ok() {
+            // It may be dropped later, when the next source has messages.
+            self.was_open = false;
+        }
         self.answered(answer)
     }
 }
