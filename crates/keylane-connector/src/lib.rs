@@ -9,6 +9,9 @@ pub use outbox::Outbox;
 mod notes;
 pub use notes::Notes;
 
+mod parts;
+pub use parts::{PartFailure, Parts};
+
 mod letter;
 pub use letter::Why;
 

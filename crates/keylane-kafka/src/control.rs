@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use keylane_connector::PartFailure;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::lock::lock;
 
@@ -60,7 +60,7 @@ pub struct PartitionStatus {
     pub overtaken: Option<Overtaken>,
     /// Why the partition cannot be read, or cannot begin, now. The source tries again; the other
     /// partitions go on.
-    pub failure: Option<PartitionFailure>,
+    pub failure: Option<PartFailure>,
     /// Whether the partition hands over nothing more, because the metadata of a commit is near its
     /// limit: see [`MetadataFull::Pause`](crate::MetadataFull::Pause).
     pub is_full: bool,
@@ -75,18 +75,6 @@ pub struct Overtaken {
     pub committed: u64,
     /// The first offset of the log.
     pub log_start: u64,
-}
-
-/// The failure of a partition while others are read.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartitionFailure {
-    /// The reason.
-    pub why: String,
-    /// When it failed first since it last worked.
-    pub since: Instant,
-    /// When it failed last.
-    pub last: Instant,
 }
 
 impl PartitionStatus {

@@ -67,7 +67,8 @@ mod letters;
 pub use letters::{DeadLetterTopic, Redrive, RedriveError, RedriveReport};
 
 mod control;
-pub use control::{Control, Overtaken, PartitionFailure, PartitionStatus};
+pub use control::{Control, Overtaken, PartitionStatus};
+pub use keylane_connector::PartFailure;
 
 mod record;
 pub use record::{Keyless, Place, Record};

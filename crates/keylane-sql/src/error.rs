@@ -150,14 +150,6 @@ impl SqlError {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn conflict() -> Self {
-        Self {
-            kind: ErrorKind::Conflict,
-            message: "a deadlock".to_owned(),
-        }
-    }
-
     /// Returns what to do about the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -10,6 +10,7 @@ use keylane::source::RawMessage;
 use keylane_testkit::conformance::{Harness, Site};
 use tempfile::TempDir;
 
+#[allow(unreachable_pub, reason = "in a crate of its own it is public")]
 mod connector;
 use connector::{DirectorySource, publish, read};
 

@@ -3,7 +3,8 @@
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use keylane_source::{LetterCause, RawMessage};
+use keylane_connector::Why;
+use keylane_source::RawMessage;
 
 use crate::record::Place;
 
@@ -23,17 +24,6 @@ const ERROR: &str = "keylane.error";
 const OURS: [&str; 8] = [
     TOPIC, PARTITION, OFFSET, TIME, GROUP, ATTEMPTS, CAUSE, ERROR,
 ];
-
-/// The longest error text: an error may be long, and a record has a size limit.
-const MOST_CHARS: usize = 2_000;
-
-/// Why a record became a dead letter.
-#[derive(Clone, Debug)]
-pub(crate) struct Why {
-    pub(crate) attempts: u32,
-    pub(crate) cause: LetterCause,
-    pub(crate) error: String,
-}
 
 /// Makes the letter of a record.
 pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> RawMessage {
@@ -57,10 +47,7 @@ pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> Raw
     if let Some(group) = group {
         say(GROUP, group);
     }
-    say(ATTEMPTS, &why.attempts.to_string());
-    say(CAUSE, cause(why.cause));
-    let error: String = why.error.chars().take(MOST_CHARS).collect();
-    say(ERROR, &error);
+    letter.headers.extend(why.headers());
     letter
 }
 
@@ -85,23 +72,11 @@ pub(super) fn original(record: &RawMessage) -> RawMessage {
     original
 }
 
-fn cause(cause: LetterCause) -> &'static str {
-    match cause {
-        LetterCause::Failed => "failed",
-        LetterCause::Panicked => "panicked",
-        LetterCause::TimedOut => "timed out",
-        LetterCause::Crashed => "crashed",
-        LetterCause::Undecodable => "undecodable",
-        LetterCause::Gap => "gap",
-        LetterCause::LaneFull => "lane full",
-        LetterCause::Skipped => "skipped",
-        _ => "other",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use keylane_source::LetterCause;
 
     use super::*;
 
@@ -136,7 +111,7 @@ mod tests {
         first.id = Some("orders.dead/0@7".into());
         let second = letter(&first, None, &why(&"é".repeat(3_000)));
         assert_eq!(of(&second, TOPIC), "orders.dead");
-        assert_eq!(of(&second, ERROR).len(), 2 * MOST_CHARS);
+        assert_eq!(of(&second, ERROR).len(), 2 * 2_000);
         assert_eq!(second.header(GROUP), None);
         let topics = second.headers.iter().filter(|(name, _)| name == TOPIC);
         assert_eq!(topics.count(), 1);

@@ -7,12 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane_source::{
-    BoxError, DeadLetter, DeadLetterSink, LetterCause, RawLetter, RawLetterSink, RawMessage,
-    async_trait,
-};
+use keylane_connector::{Why, letter_sinks};
+use keylane_source::RawMessage;
 
-pub(crate) use headers::Why;
 pub use redrive::{Redrive, RedriveError, RedriveReport};
 
 use crate::producer::{Delivery, Producer, SendError};
@@ -39,8 +36,8 @@ use crate::producer::{Delivery, Producer, SendError};
 /// of the topics that are read. A [`Producer`] of your own has a limit as well,
 /// `message.max.bytes`.
 ///
-/// It is a sink for messages that cannot be decoded ([`RawLetterSink`]), and for raw messages whose
-/// handler has failed ([`DeadLetterSink`]). For handlers of other messages use
+/// It is a sink for messages that cannot be decoded ([`RawLetterSink`](keylane_source::RawLetterSink)), and for raw messages whose
+/// handler has failed ([`DeadLetterSink`](keylane_source::DeadLetterSink)). For handlers of other messages use
 /// [`KafkaSourceBuilder::dead_letters`](crate::KafkaSourceBuilder::dead_letters) with
 /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource).
 ///
@@ -114,33 +111,7 @@ impl DeadLetterTopic {
     }
 }
 
-#[async_trait]
-impl RawLetterSink for DeadLetterTopic {
-    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
-        let why = Why {
-            attempts: 0,
-            cause: LetterCause::Undecodable,
-            error: letter.error.to_string(),
-        };
-        Ok(self.write(&letter.raw, &why).await?)
-    }
-}
-
-#[async_trait]
-impl<K, E> DeadLetterSink<K, RawMessage, E> for DeadLetterTopic
-where
-    K: Send + Sync,
-    E: fmt::Debug + Send + Sync,
-{
-    async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
-        let why = Why {
-            attempts: letter.attempts,
-            cause: letter.failure.cause(),
-            error: letter.failure.to_string(),
-        };
-        Ok(self.write(&letter.message, &why).await?)
-    }
-}
+letter_sinks!(DeadLetterTopic, write);
 
 impl fmt::Debug for DeadLetterTopic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

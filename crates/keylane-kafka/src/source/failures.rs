@@ -1,29 +1,15 @@
 //! Failures of partitions while the others go on.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use keylane_connector::{PartFailure, Parts};
 use keylane_source::Deliveries;
-use tokio::time::Instant;
 
-use crate::control::PartitionFailure;
-
-/// The same failure is reported once in this time at most.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
-
-/// The current failures, and those that are not reported yet.
+/// The current failures, by the names of the partitions.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// By the names of the partitions.
-    failed: BTreeMap<String, Failed>,
-    news: Vec<News>,
-}
-
-#[derive(Debug)]
-struct Failed {
-    trouble: Trouble,
-    told_at: Option<Instant>,
-    seen: PartitionFailure,
+    parts: Parts<String>,
+    troubles: BTreeMap<String, Trouble>,
 }
 
 /// The problem of a partition, by the signal that shows its end.
@@ -37,68 +23,45 @@ pub(super) enum Trouble {
     Unread,
 }
 
-#[derive(Debug)]
-enum News {
-    Failed(String, String),
-    Recovered(String),
-}
-
 impl Failures {
     /// Records that a partition fails. It is tried again.
     pub(super) fn fail(&mut self, name: &str, trouble: Trouble, why: String) {
-        let now = Instant::now();
-        let failed = self.failed.entry(name.to_owned());
-        let failed = failed.or_insert_with(|| Failed {
-            trouble,
-            told_at: None,
-            seen: PartitionFailure {
-                why: String::new(),
-                since: now,
-                last: now,
-            },
-        });
-        failed.trouble = failed.trouble.max(trouble);
-        let is_told = |at: Instant| now.saturating_duration_since(at) < TOLD_EVERY;
-        if failed.seen.why != why || !failed.told_at.is_some_and(is_told) {
-            failed.told_at = Some(now);
-            self.news.push(News::Failed(name.to_owned(), why.clone()));
-        }
-        failed.seen.why = why;
-        failed.seen.last = now;
+        let known = self.troubles.entry(name.to_owned()).or_insert(trouble);
+        *known = trouble.max(*known);
+        self.parts.fail(name.to_owned(), why);
     }
 
     /// Ends this trouble of a partition: it is over, or the partition is not ours any more.
     pub(super) fn recover(&mut self, name: &str, from: Trouble) {
-        let has_failed = self.failed.get(name);
-        if has_failed.is_some_and(|failed| failed.trouble <= from) {
-            self.failed.remove(name);
-            self.news.push(News::Recovered(name.to_owned()));
+        if self
+            .troubles
+            .get(name)
+            .is_some_and(|trouble| *trouble <= from)
+        {
+            self.troubles.remove(name);
+            self.parts.recover(&name.to_owned());
         }
     }
 
-    pub(super) fn of(&self, name: &str) -> Option<&PartitionFailure> {
-        self.failed.get(name).map(|failed| &failed.seen)
+    pub(super) fn of(&self, name: &str) -> Option<PartFailure> {
+        self.troubles.get(name)?;
+        self.parts.failure(&name.to_owned())
     }
 
     pub(super) fn any(&self) -> bool {
-        !self.failed.is_empty()
+        !self.troubles.is_empty()
     }
 
     /// Reports the failures that are not reported yet. Returns whether there were any.
-    pub(super) fn tell<M, P>(&mut self, into: &mut Deliveries<M, P>) -> bool {
-        let has_news = !self.news.is_empty();
-        for news in self.news.drain(..) {
-            match news {
-                News::Failed(part, why) => into.part_failed(part, why),
-                News::Recovered(part) => into.part_recovered(part),
-            }
-        }
-        has_news
+    pub(super) fn tell<M, P>(&self, into: &mut Deliveries<M, P>) -> bool {
+        self.parts.report(into)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     const PART: &str = "orders/1";
@@ -121,6 +84,7 @@ mod tests {
         failures.recover(PART, Trouble::Unread);
         assert!(!failures.tell(&mut into));
         failures.fail(PART, Trouble::NoLeader, "no leader".to_owned());
+        assert!(failures.tell(&mut into) && !failures.tell(&mut into));
         failures.recover(PART, Trouble::Silent);
         assert!(failures.tell(&mut into) && !failures.tell(&mut into));
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use keylane_connector::Why;
 use keylane_source::{RawMessage, SourceError, SourceLetter};
 use tokio::time::timeout;
 
 use super::core::KafkaSource;
 use super::job::blocking;
 use crate::assignment::KafkaPosition;
-use crate::letters::Why;
 use crate::producer::Delivery;
 use crate::record::{Keyless, Maker, Place};
 
@@ -60,12 +60,9 @@ impl<M> KafkaSource<M> {
         let Some(topic) = self.config.letters.clone() else {
             return Err(SourceError::unsupported("keep dead letters"));
         };
-        let mut why = Why {
-            attempts: letter.attempts,
-            cause: letter.cause,
-            error: letter.why,
-        };
-        let record = match self.record_of(&letter.position).await? {
+        let record = self.record_of(&letter.position).await?;
+        let mut why = Why::from(letter);
+        let record = match record {
             InLog::Record(record) => record,
             InLog::Gone(place) => {
                 why.error.push_str(GONE);

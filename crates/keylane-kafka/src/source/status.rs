@@ -37,7 +37,7 @@ impl<M> KafkaSource<M> {
                 }
             }
         }
-        let failure = |name: &str| self.failures.of(name).cloned();
+        let failure = |name: &str| self.failures.of(name);
         let read = self.assignment.iter().map(|one| {
             let frontier = one.partition.frontier();
             PartitionStatus {

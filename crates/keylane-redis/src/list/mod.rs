@@ -10,12 +10,11 @@
 //!
 //! # Where to look
 //!
-//! - `queue.rs` is the handle: it pushes, shows the state, and makes sources. `settings.rs` has the
-//!   settings, and `builder.rs` sets them. `shared.rs` is what the handle and its sources share.
-//! - `source.rs` is the task of the driver, `session.rs` the task that talks to the server, and
-//!   `outbox.rs` connects them. `guard.rs` is called before each attempt.
+//! - `queue.rs` is the handle: it pushes, shows the state, and makes sources; and what the handle and
+//!   its sources share. `config.rs` has the settings, and `builder.rs` sets them.
+//! - `source.rs` makes the requests of a worker. [`keylane_connector`] has the rest of a source.
 //! - `lua/turn.lua` is one round trip of a worker, the most important script; `lua/common.lua` is
-//!   the part that the scripts share. `element.rs` is the format of an element.
+//!   the part that the scripts share. `record.rs` is the format of an element.
 //!
 //! # The order of a key
 //!
@@ -64,28 +63,28 @@
 // **What if an answer is lost?**
 // The elements that were handed out are in the hash. The worker reads all of it again, in order and
 // under new tokens, before anything else, and says the same again (`enter.lua`,
-// `ListSource::resume`).
+// `List::enter`).
 //
 // **Why do tokens grow over a failover?**
 // Each is at least the time in microseconds by the server's clock (`tokens` in `common.lua`).
 //
 // **How does an idle worker wait?**
 // In `BLMOVE` from the end of the list to the same end, which changes nothing. A call that is
-// dropped or a process that is stopped takes nothing with it (`wake.rs`).
+// dropped or a process that is stopped takes nothing with it (`List::wait`).
 //
 // **What does an element wake that is sent to an inbox?**
-// Nothing: its key is open with that worker, which asks again with its ack (`session.rs`).
+// Nothing: its key is open with that worker, which asks again with its ack.
 //
 // **Which message has killed a worker?**
 // That is not known at first. All elements that it had are marked, and each attempt at them is
-// noted before it starts (`guard.rs`, `give_back`).
+// noted before it starts (`List::handed`, `give_back`).
 //
 // **Is a letter written once?**
 // Yes: one step writes it and removes its element (`letter.lua`).
 //
 // **What if the list is of another type, or forbidden?**
 // The source has nothing but the list. So it fails, and is opened again at growing pauses. Only the
-// wait may be refused alone: it is a part, and the list is looked at instead (`wake.rs`).
+// wait may be refused alone: it is a part, and the list is looked at instead (`List::wait`).
 //
 // A turn says everything that there is to say and takes up to 1,000 elements, one turn after the
 // other. More elements make larger turns, not more turns. The next turn is under way while the
@@ -94,8 +93,11 @@
 mod queue;
 pub use queue::{KeyHolder, ListQueue, ListStatus, WorkerStatus};
 
+mod builder;
+pub use builder::ListBuilder;
+
 mod config;
-pub use config::{ListBuilder, ListKey};
+pub use config::ListKey;
 
 mod source;
 pub use source::{HandOut, ListPosition, ListSource};

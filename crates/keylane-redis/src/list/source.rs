@@ -26,10 +26,10 @@ worker_source! {
     /// The elements of a list, as a source for a dispatcher. Created by
     /// [`ListQueue::source`](crate::ListQueue::source); each source is a worker of its own.
     ///
-    /// A list may be unusable, because its key has another type or the user has no right to it. Then
-    /// the source stays `Opening`, and its `last_error` contains the message of the server. It tries
-    /// again, and logs that, at growing pauses. If the user has all rights except `BLMOVE`, the source
-    /// looks at the list five times a second; `failed_parts` reports it.
+    /// A list may be unusable, because its key has another type or the user has no right to it.
+    /// Then the source stays `Opening`, and its `last_error` contains the message of the server. It
+    /// tries again, and logs that, at growing pauses. If the user has all rights except `BLMOVE`,
+    /// the source looks at the list five times a second; `failed_parts` reports it.
     pub struct ListSource(List) of HandOut;
 }
 

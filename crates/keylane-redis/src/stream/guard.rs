@@ -4,11 +4,11 @@
 //! dies with it, the entry is pending, and the next owner of the stream notes each attempt at it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use keylane_connector::Notes;
 use keylane_leases::Lease;
-use keylane_source::{Generation, NotedAttempts, Outcome, StartGuard, StartLater};
+use keylane_source::{Generation, Outcome, StartGuard, StartLater};
 
 use super::id::EntryId;
 use super::outbox::StreamOutbox;
@@ -16,9 +16,7 @@ use super::position::StreamPosition;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {
-    attempts: Mutex<HashMap<StreamPosition, NotedAttempts>>,
-    /// The size of the map: nearly always 0.
-    count: AtomicUsize,
+    notes: Notes<StreamPosition>,
     owners: Mutex<Owners>,
     /// Entries that were lost while a noted attempt had not failed, or not even started, with the
     /// number of failed attempts. This process lives, so the noted attempt was no crash.
@@ -63,10 +61,7 @@ impl Starts {
     /// Ends a generation: none of its attempts starts from now on.
     pub(super) fn end(&self, generation: Generation) {
         lock(&self.owners).end(generation);
-        let ended = self.change(|attempts| {
-            let ended = attempts.extract_if(|of, _| of.generation == generation);
-            ended.collect::<Vec<_>>()
-        });
+        let ended = self.notes.extract(|of| of.generation == generation);
         for (of, attempt) in ended {
             self.survive(&of, attempt.wanted().saturating_sub(1));
         }
@@ -104,21 +99,9 @@ impl Starts {
         }
     }
 
-    /// Records that the server has noted this attempt.
-    pub(super) fn note(&self, position: &StreamPosition, attempt: u32) {
-        if let Some(known) = lock(&self.attempts).get_mut(position) {
-            known.note(attempt);
-        }
-    }
-
-    fn change<T>(
-        &self,
-        change: impl FnOnce(&mut HashMap<StreamPosition, NotedAttempts>) -> T,
-    ) -> T {
-        let mut attempts = lock(&self.attempts);
-        let changed = change(&mut attempts);
-        self.count.store(attempts.len(), Ordering::Relaxed);
-        changed
+    /// Records that the server has noted these attempts.
+    pub(super) fn note(&self, notes: &[(StreamPosition, u32)]) {
+        self.notes.confirm(notes);
     }
 }
 
@@ -139,20 +122,12 @@ impl StartGuard<StreamPosition> for Starts {
             }
             Arc::clone(&owner.teller)
         };
-        let before = self.change(|attempts| attempts.entry(*position).or_default().ask(attempt));
-        let Some(before) = before else {
-            return Ok(());
-        };
-        if before == 0 {
-            teller.note(*position, attempt);
-        }
-        Err(StartLater::until_noted(before))
+        let note = || teller.note(*position, attempt);
+        self.notes.ask(position, attempt, note)
     }
 
     fn settles(&self, _: u32, position: &StreamPosition, outcome: Outcome) {
-        if self.count.load(Ordering::Relaxed) > 0
-            && let Some(attempt) = self.change(|attempts| attempts.remove(position))
-        {
+        if let Some(attempt) = self.notes.remove(position) {
             // Until the server knows it.
             let failed = match outcome {
                 Outcome::Returned { attempts, .. } => attempts,
@@ -224,10 +199,10 @@ mod tests {
         assert!(starts.starts(0, &position, 2).is_err());
         assert!(starts.starts(0, &position, 2).is_err());
         assert_eq!(teller.take().notes.len(), 1);
-        starts.note(&position, 2);
+        starts.note(&[(position, 2)]);
         assert!(starts.starts(0, &position, 2).is_ok());
         starts.settles(0, &position, Outcome::Done);
-        assert_eq!(starts.count.load(Ordering::Relaxed), 0);
+        assert!(starts.notes.remove(&position).is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -245,7 +220,7 @@ mod tests {
         let (starts, _teller, _leases) = begun().await;
         let position = position(0);
         assert!(starts.starts(0, &position, 3).is_err());
-        starts.note(&position, 3);
+        starts.note(&[(position, 3)]);
         // The connection breaks before it starts, and the entry comes again.
         starts.end(Generation(7));
         assert_eq!(starts.count(0, position.id, 3), 2);

@@ -41,13 +41,7 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(super) struct AckBatch {
     pub(super) acks: Vec<EntryId>,
-    pub(super) notes: Vec<Note>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Note {
-    pub(super) position: StreamPosition,
-    pub(super) attempts: u32,
+    pub(super) notes: Vec<(StreamPosition, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,7 +118,7 @@ impl StreamOutbox {
     pub(super) fn note(&self, position: StreamPosition, attempts: u32) {
         let mut queue = self.queue();
         queue.marks.notes += 1;
-        queue.said.notes.push(Note { position, attempts });
+        queue.said.notes.push((position, attempts));
         drop(queue);
         self.wake.notify_one();
     }

@@ -18,7 +18,7 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<S
             continue;
         }
         let notes = said.notes.iter();
-        let notes = notes.map(|note| (note.position.id, note.attempts));
+        let notes = notes.map(|(position, attempts)| (position.id, *attempts));
         let since = Instant::now();
         let refused = loop {
             match tenure.tell(&said.acks, notes.clone()).await {
@@ -51,9 +51,7 @@ pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<S
         worker
             .starts
             .told(tenure.place.number, said.acks.iter().copied());
-        for note in &said.notes {
-            worker.starts.note(&note.position, note.attempts);
-        }
+        worker.starts.note(&said.notes);
         teller.was_told(&said);
     }
 }

@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keylane_source::{
-    BoxError, DeadLetter, DeadLetterSink, RawLetter, RawLetterSink, RawMessage, async_trait,
-};
+use keylane_connector::{Why, letter_sinks};
+use keylane_source::RawMessage;
 use redis::{Cmd, Value, cmd};
 
 use super::fields::StreamFields;
@@ -17,7 +16,6 @@ use crate::link::Link;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
-use keylane_connector::Why;
 
 /// A script can pass at most this many fields to a command. An entry with more is added alone.
 const MOST_FIELDS: usize = 3_500;
@@ -31,9 +29,9 @@ type Encoded = (usize, Vec<(Bytes, Bytes)>);
 /// Adds messages to a stream, or to the partitions of one, in the form that
 /// [`StreamSource`](crate::StreamSource) reads. Cheap to clone.
 ///
-/// It is also a sink for dead letters: for messages that cannot be decoded ([`RawLetterSink`]), and
-/// for raw messages whose handler has failed ([`DeadLetterSink`]). Such a letter may be written
-/// twice if its call is dropped, or its answer lost. A letter that a source keeps [in its own
+/// It is also a sink for dead letters: for messages that cannot be decoded, and for raw messages
+/// whose handler has failed. Such a letter may be written twice if its call is dropped, or its
+/// answer lost. A letter that a source keeps [in its own
 /// step](crate::StreamBuilder::dead_letters) is never written twice.
 ///
 /// # Examples
@@ -222,23 +220,7 @@ fn put(command: &mut Cmd, fields: &[(Bytes, Bytes)]) {
     }
 }
 
-#[async_trait]
-impl RawLetterSink for StreamSink {
-    async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
-        Ok(self.keep_letter(&letter.raw, &letter.into()).await?)
-    }
-}
-
-#[async_trait]
-impl<K, E> DeadLetterSink<K, RawMessage, E> for StreamSink
-where
-    K: Send + Sync,
-    E: fmt::Debug + Send + Sync,
-{
-    async fn accept(&self, letter: &DeadLetter<K, RawMessage, E>) -> Result<(), BoxError> {
-        Ok(self.keep_letter(&letter.message, &letter.into()).await?)
-    }
-}
+letter_sinks!(StreamSink, keep_letter);
 
 #[cfg(feature = "spool")]
 mod spool {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane_connector::Why;
 use keylane_leases::{Lease, Leases};
 use keylane_source::{
     Deliveries, Delivery, Features, Generation, RawMessage, Received, Settlement, Source,
@@ -28,7 +29,6 @@ use super::session::{Lasting, Session, default_leases};
 use super::settings::Config;
 use super::worker::{AGAIN_FOR, News, PAUSE};
 use crate::error::RedisError;
-use keylane_connector::Why;
 
 /// How long a stream waits before it is read again because an entry was returned. If a stopping
 /// source returns entries, it does not read them again.
@@ -454,11 +454,7 @@ impl Source for StreamSource {
         if held.owned.has_letter(position.id) {
             return Ok(());
         }
-        let why = Why {
-            attempts: letter.attempts,
-            cause: letter.cause,
-            error: letter.why.clone(),
-        };
+        let why = Why::from(letter);
         let id = position.id;
         let mut fields: Vec<(String, Bytes)> = vec![
             ("keylane.stream".into(), held.tenure.place.stream.clone()),

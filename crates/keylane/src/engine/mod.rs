@@ -111,8 +111,8 @@
 // aside for it, or a handler that blocks would keep the recruit on its own worker: that is what one
 // sender loses. Without it a message took 208, and a test of blocked handlers failed. With two
 // stripes a message took 330 to 370 even so, because batches are smaller and each takes the lock of
-// the ready queue. Runners that look again, up to 16 times, before they become idle, and for as long
-// are neither woken nor recruited, did not help: 297 in place of 294, and 20 % more with the channel.
+// the ready queue. Runners that look again before they become idle, up to 16 times, and need not be
+// recruited meanwhile, did not help: 297 in place of 294, and 20 % more with the channel.
 //
 // Jobs that stay with their runner, in a slot from which others steal, were tried: with the channel
 // 10 % slower, because each job passes one lock more; with a stripe, without any lock and so

@@ -8,15 +8,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keylane_source::{NotedAttempts, Outcome, StartGuard, StartLater};
+use keylane_connector::Notes;
+use keylane_source::{Outcome, StartGuard, StartLater};
 use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;
+use super::super::turn::{Claimed, MessageRef};
 use super::super::uncommitted::{self, InHand};
 use super::position::SqlPosition;
 
 #[derive(Debug)]
 pub(super) struct Starts {
+    /// The attempts that are in the rows, or about to be, by sequence.
+    notes: Notes<u64>,
     noted: Mutex<Noted>,
     /// How many messages there are in it: almost always 0.
     count: AtomicUsize,
@@ -34,8 +38,7 @@ struct Claims {
 
 #[derive(Debug, Default)]
 struct Noted {
-    /// Attempts that are in the rows, or about to be, by sequence.
-    attempts: HashMap<u64, NotedAttempts>,
+    /// Attempts to be noted.
     wanted: Vec<(LaneId, u64, u32)>,
     /// Messages that an attempt with a dropped transaction has settled as done, and the number of
     /// that attempt.
@@ -45,6 +48,7 @@ struct Noted {
 impl Starts {
     pub(super) fn new(wake: Arc<Notify>) -> Self {
         Self {
+            notes: Notes::default(),
             noted: Mutex::default(),
             count: AtomicUsize::new(0),
             wake,
@@ -56,10 +60,8 @@ impl Starts {
     pub(super) fn joined(&self, opening: u64, lost: watch::Receiver<bool>) {
         let since = opening;
         // A new message may have the number of an earlier one.
-        self.change(|noted| {
-            noted.attempts.clear();
-            noted.wanted.clear();
-        });
+        self.notes.clear();
+        self.change(|noted| noted.wanted.clear());
         *self.claims() = Some(Claims { since, lost });
     }
 
@@ -85,7 +87,7 @@ impl Starts {
     fn change<T>(&self, change: impl FnOnce(&mut Noted) -> T) -> T {
         let mut noted = self.noted();
         let changed = change(&mut noted);
-        let count = noted.attempts.len() + noted.dropped.len();
+        let count = noted.wanted.len() + noted.dropped.len();
         self.count.store(count, Ordering::Relaxed);
         changed
     }
@@ -94,15 +96,15 @@ impl Starts {
     pub(super) fn take_wanted(&self) -> Vec<(LaneId, u64, u32)> {
         match self.count.load(Ordering::Relaxed) {
             0 => Vec::new(),
-            _ => std::mem::take(&mut self.noted().wanted),
+            _ => self.change(|noted| std::mem::take(&mut noted.wanted)),
         }
     }
 
-    /// Records that this attempt is noted.
-    pub(super) fn note(&self, sequence: u64, attempt: u32) {
-        if let Some(known) = self.noted().attempts.get_mut(&sequence) {
-            known.note(attempt);
-        }
+    /// Records that these attempts are noted.
+    pub(super) fn note(&self, attempts: &[(Claimed, MessageRef, u32)]) {
+        let attempts = attempts.iter();
+        let attempts = attempts.map(|(_, message, attempt)| (message.sequence, *attempt));
+        self.notes.confirm(&attempts.collect::<Vec<_>>());
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
@@ -117,33 +119,19 @@ impl StartGuard<SqlPosition> for Starts {
         if attempt <= position.noted {
             return Ok(());
         }
-        let before = self.change(|noted| {
-            let before = noted.attempts.entry(position.sequence).or_default();
-            let before = before.ask(attempt)?;
-            if before == 0 {
-                let wanted = (position.lane, position.sequence, attempt);
-                noted.wanted.push(wanted);
-            }
-            Some(before)
-        });
-        let Some(before) = before else {
-            return Ok(());
-        };
-        self.wake.notify_one();
-        Err(StartLater::until_noted(before))
+        self.notes.ask(&position.sequence, attempt, || {
+            let wanted = (position.lane, position.sequence, attempt);
+            self.change(|noted| noted.wanted.push(wanted));
+            self.wake.notify_one();
+        })
     }
 
     fn settles(&self, _: u32, position: &SqlPosition, outcome: Outcome) {
-        let is_dropped = uncommitted::remove(position.in_hand());
-        if is_dropped || self.count.load(Ordering::Relaxed) > 0 {
-            self.change(|noted| {
-                let attempt = noted.attempts.remove(&position.sequence);
-                if is_dropped && outcome == Outcome::Done {
-                    let noted_before = attempt.map_or(0, |attempt| attempt.noted());
-                    let attempt = position.noted.max(noted_before);
-                    noted.dropped.insert(position.in_hand(), attempt);
-                }
-            });
+        let attempt = self.notes.remove(&position.sequence);
+        if uncommitted::remove(position.in_hand()) && outcome == Outcome::Done {
+            let attempt = attempt.map_or(0, |attempt| attempt.noted());
+            let attempt = position.noted.max(attempt);
+            self.change(|noted| noted.dropped.insert(position.in_hand(), attempt));
         }
     }
 

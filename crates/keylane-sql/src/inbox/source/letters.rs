@@ -13,7 +13,7 @@ use super::super::SqlInbox;
 use super::super::backend::Dead;
 use super::super::turn::{Claimed, MessageRef};
 use super::call::{Call, CallResult, PAUSES};
-use super::failures::{Failures, Part};
+use super::failures::{Failures, Part, fail};
 use super::position::SqlPosition;
 use crate::error::SqlError;
 
@@ -118,7 +118,7 @@ impl Unkept {
     fn fail(&self, message: MessageRef, error: &SqlError) {
         if let Some(messages) = &mut *self.lock() {
             messages.insert(message);
-            self.failures.fail(Part::Letters, error);
+            fail(&self.failures, Part::Letters, error);
         }
     }
 
@@ -127,7 +127,7 @@ impl Unkept {
             && messages.remove(&message)
             && messages.is_empty()
         {
-            self.failures.is_well(Part::Letters);
+            self.failures.recover(&Part::Letters);
         }
     }
 
@@ -150,7 +150,7 @@ mod tests {
 
     /// Returns whether anything is reported: that letters fail, or work again.
     fn told(failures: &Failures) -> bool {
-        failures.tell(&mut Deliveries::<(), ()>::new(1, Instant::now()))
+        failures.report(&mut Deliveries::<(), ()>::new(1, Instant::now()))
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ use super::super::backend::Dead;
 use super::super::claim::Claim;
 use super::super::turn::WorkerState;
 use super::call::{Call, CallResult, PAUSES};
-use super::failures::{Failures, Part};
+use super::failures::{Failures, Part, fail};
 use super::guard::Starts;
 use super::lanes::{Lanes, Limits, Ready};
 use super::letters::Letters;
@@ -198,7 +198,7 @@ impl Source for SqlSource {
         self.ready.clear();
         self.recalled.clear();
         (self.retry_at, self.failed) = (None, 0);
-        self.failures.open();
+        self.failures.reopen(|part| *part == Part::Messages);
         if self.session.as_ref().is_none_or(Session::is_lost) {
             self.end_session();
         }
@@ -257,7 +257,7 @@ impl Source for SqlSource {
             if !self.recalled.is_empty() {
                 return Ok(Received::Recalled(std::mem::take(&mut self.recalled)));
             }
-            if self.failures.tell(into) {
+            if self.failures.report(into) {
                 return Ok(Received::Messages);
             }
             while into.room() > 0
@@ -481,7 +481,7 @@ impl SqlSource {
         self.leave().await?;
         if self.joining.is_none() {
             self.letters.begin(&self.failures);
-            self.failures.begin();
+            self.failures.recover_all();
         }
         let joining = self.joining.get_or_insert_with(|| {
             let (name, ttl) = (self.settings.name.clone(), self.settings.ttl);
@@ -563,10 +563,8 @@ impl SqlSource {
         match said {
             Some(CallResult::RoundTrip(turn, Ok(answer))) => {
                 self.failed = 0;
-                self.failures.is_well(Part::Messages);
-                for (_, message, attempt) in &turn.attempts {
-                    self.starts.note(message.sequence, *attempt);
-                }
+                self.failures.recover(&Part::Messages);
+                self.starts.note(&turn.attempts);
                 session::tell(&answer.standing);
                 let applied = self.lanes.apply(&turn, answer);
                 if applied.is_lost {
@@ -670,7 +668,7 @@ impl SqlSource {
 
     /// Pauses after an error. Every error may pass: an operator may restore a missing right.
     fn fail(&mut self, error: SqlError) {
-        self.failures.fail(Part::Messages, &error);
+        fail(&self.failures, Part::Messages, &error);
         let (first, longest) = PAUSES;
         let pause = first.saturating_mul(1 << self.failed.min(10)).min(longest);
         self.failed += 1;

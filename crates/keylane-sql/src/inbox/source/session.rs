@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::super::SqlInbox;
 use super::super::turn::WorkerState;
-use super::failures::{Failures, Part};
+use super::failures::{Failures, Part, fail};
 use crate::error::SqlError;
 
 /// How often the source looks for dead workers.
@@ -127,7 +127,7 @@ async fn renew<F>(
             match tokio::time::timeout_at(gives_up_at, renewed()).await {
                 Ok(Ok(WorkerState::Alive)) if asked_at < ends_at => {
                     ends_at = asked_at + ttl;
-                    failures.is_well(Part::Claims);
+                    failures.recover(&Part::Claims);
                     break;
                 }
                 Ok(Ok(standing)) => {
@@ -136,7 +136,7 @@ async fn renew<F>(
                     return;
                 }
                 Ok(Err(error)) => {
-                    failures.fail(Part::Claims, &error);
+                    fail(&failures, Part::Claims, &error);
                     // A call that fails at once, such as that of a closed pool, never exceeds the
                     // timeout.
                     if Instant::now() >= gives_up_at {
@@ -185,11 +185,11 @@ pub(super) fn tell(standing: &WorkerState) {
 async fn look_after(inbox: SqlInbox, wake: Arc<Notify>, failures: Arc<Failures>) {
     let told = |part, done: Result<u64, SqlError>| match done {
         Ok(done) => {
-            failures.is_well(part);
+            failures.recover(&part);
             done
         }
         Err(error) => {
-            failures.fail(part, &error);
+            fail(&failures, part, &error);
             0
         }
     };
