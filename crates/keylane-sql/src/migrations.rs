@@ -12,207 +12,31 @@ use crate::tables::{Quote, Tables};
 
 /// The statements of one migration. They can be repeated: MySQL commits after each of them.
 struct Migration {
-    postgres: &'static [&'static str],
-    mysql: &'static [&'static str],
+    postgres: &'static str,
+    mysql: &'static str,
+}
+
+/// Returns the statements of a text, each of which ends with a semicolon at the end of a line.
+fn statements(text: &str) -> impl Iterator<Item = &str> {
+    let statements = text.split(";\n").map(str::trim);
+    statements.filter(|statement| !statement.is_empty())
 }
 
 const MIGRATIONS: &[Migration] = &[
     Migration {
-        postgres: &[
-            "create sequence if not exists {tokens}",
-            // `runs_out` changes with each renewal and has no index, so the row stays on its page.
-            "create table if not exists {leases} (
-            id bytea primary key,
-            key_start bytea not null,
-            owner text not null,
-            token bigint not null,
-            runs_out timestamptz not null
-        ) with (fillfactor = 50)",
-        ],
-        mysql: &[
-            "create table if not exists {counters} (
-            name varchar(16) character set ascii collate ascii_bin primary key,
-            value bigint unsigned not null
-        ) engine = InnoDB",
-            "insert ignore into {counters} (name, value) values ('tokens', 0)",
-            "create table if not exists {leases} (
-            id binary(32) primary key,
-            key_start varbinary(64) not null,
-            owner varchar(64) character set ascii collate ascii_bin not null,
-            token bigint unsigned not null,
-            runs_out datetime(6) not null
-        ) engine = InnoDB",
-        ],
+        postgres: include_str!("sql/1_postgres.sql"),
+        mysql: include_str!("sql/1_mysql.sql"),
     },
     Migration {
-        postgres: &[
-            "create sequence if not exists {sequence}",
-            "create table if not exists {messages} (
-            sequence bigint primary key,
-            lane bytea not null,
-            key bytea not null,
-            payload bytea not null,
-            id bytea,
-            version numeric(20),
-            headers bytea,
-            attempts integer not null default 0,
-            accepted_at timestamptz not null default clock_timestamp()
-        )",
-            "create index if not exists {.messages_lane} on {messages} (lane, sequence)",
-            "create table if not exists {letters} (
-            sequence bigint primary key,
-            lane bytea not null,
-            key bytea not null,
-            payload bytea not null,
-            id bytea,
-            version numeric(20),
-            headers bytea,
-            accepted_at timestamptz not null,
-            attempts integer not null,
-            kind smallint not null,
-            error bytea not null,
-            dead_lettered_at timestamptz not null default clock_timestamp()
-        )",
-            // Producers lock these rows until they commit. Each accept adds to `last`; it is 1 in
-            // the transaction that makes the row.
-            "create table if not exists {keys} (
-            lane bytea primary key,
-            last bigint not null,
-            redriven bigint not null default 0
-        ) with (fillfactor = 70)",
-            // Consumers change these rows. Each key has one, which comes and goes with the key, and
-            // no index has to enforce that. `of_key` is the place of the key's row, and
-            // `only_message` the place of the message if the key came with one; both may have
-            // moved. Half of a page is for claims of the other half.
-            "create table if not exists {lanes} (
-            lane bytea not null,
-            of_key tid,
-            only_message tid,
-            worker bigint,
-            token bigint not null default 0,
-            ready_at timestamptz not null,
-            crashes smallint not null default 0
-        ) with (fillfactor = 50)",
-            // Without a primary key, a publication of all tables would stop all claims.
-            "alter table {lanes} replica identity full",
-            "create index if not exists {.lanes_ready} on {lanes} (ready_at) where worker is null",
-            "create index if not exists {.lanes_worker} on {lanes} (worker, token) where worker is not null",
-            "create table if not exists {workers} (
-            id bigint primary key default nextval('{tokens}'),
-            name text not null,
-            runs_out timestamptz not null
-        )",
-            "create table if not exists {known} (
-            mark bytea primary key,
-            sequence bigint not null,
-            seen_at timestamptz not null default clock_timestamp()
-        )",
-            "create index if not exists {.known_seen} on {known} (seen_at)",
-            "create table if not exists {versions} (
-            lane bytea primary key,
-            version numeric(20) not null
-        )",
-        ],
-        mysql: &[
-            // In both databases the counter of sequences outlives its rows and a restart. The size
-            // of a payload is in the index, so pages are measured without reading payloads.
-            "create table if not exists {messages} (
-            sequence bigint unsigned auto_increment primary key,
-            lane binary(32) not null,
-            `key` mediumblob not null,
-            payload longblob not null,
-            payload_bytes int unsigned not null,
-            id varbinary(256),
-            version bigint unsigned,
-            headers mediumblob,
-            attempts int unsigned not null default 0,
-            accepted_at datetime(6) not null,
-            index of_lane (lane, sequence, payload_bytes)
-        ) engine = InnoDB",
-            "create table if not exists {letters} (
-            sequence bigint unsigned primary key,
-            lane binary(32) not null,
-            `key` mediumblob not null,
-            payload longblob not null,
-            payload_bytes int unsigned not null,
-            id varbinary(256),
-            version bigint unsigned,
-            headers mediumblob,
-            accepted_at datetime(6) not null,
-            attempts int unsigned not null,
-            kind tinyint unsigned not null,
-            error blob not null,
-            dead_lettered_at datetime(6) not null
-        ) engine = InnoDB",
-            // Producers lock these rows until they commit. `last` is 1 only in the transaction that
-            // makes the row.
-            "create table if not exists {keys} (
-            lane binary(32) primary key,
-            last bigint unsigned not null,
-            redriven bigint unsigned not null
-        ) engine = InnoDB",
-            // Consumers change these rows. `worker` is 0 while no worker has the lane; `ready_at`
-            // says since when.
-            "create table if not exists {lanes} (
-            lane binary(32) primary key,
-            worker bigint unsigned not null default 0,
-            token bigint unsigned not null default 0,
-            ready_at datetime(6) not null,
-            crashes smallint unsigned not null default 0,
-            index of_worker (worker, ready_at)
-        ) engine = InnoDB",
-            "create table if not exists {workers} (
-            id bigint unsigned auto_increment primary key,
-            name blob not null,
-            runs_out datetime(6) not null
-        ) engine = InnoDB",
-            "create table if not exists {known} (
-            mark binary(32) primary key,
-            sequence bigint unsigned not null,
-            seen_at datetime(6) not null,
-            index seen (seen_at)
-        ) engine = InnoDB",
-            "create table if not exists {versions} (
-            lane binary(32) primary key,
-            version bigint unsigned not null
-        ) engine = InnoDB",
-        ],
+        postgres: include_str!("sql/2_postgres.sql"),
+        mysql: include_str!("sql/2_mysql.sql"),
     },
     // Histories: their names, and a random part that no two share. Workers of an older version know
     // no history, and can no longer join: their claims end here. They still have a number by
     // default, so that the constraint refuses them; it has a name.
     Migration {
-        postgres: &[
-            "create table if not exists {history} (one smallint primary key, id text not null)",
-            // Existing rows keep 0: the table is not rewritten.
-            "alter table {messages} add column if not exists nonce bigint not null default 0",
-            "alter table {messages} alter column nonce set default (random() * 4503599627370496)::bigint",
-            "delete from {workers}",
-            "update {lanes} set worker = null, ready_at = clock_timestamp() where worker is not null",
-            "alter table {workers} add column if not exists history text,
-                add column if not exists renewals bigint not null default 0,
-                add constraint {.version_too_old} check (history is not null)",
-        ],
-        mysql: &[
-            "create table if not exists {history} (
-            one tinyint primary key,
-            id varchar(512) character set utf8mb4 collate utf8mb4_bin not null
-        ) engine = InnoDB",
-            "alter table {messages} add column nonce bigint unsigned not null default 0",
-            "alter table {messages} alter column nonce set default (
-                cast(rand() * 1073741824 as unsigned) * 1073741824 + cast(rand() * 1073741824 as unsigned)
-            )",
-            "drop table if exists {workers}",
-            "update {lanes} set worker = 0, ready_at = utc_timestamp(6) where worker <> 0",
-            "create table if not exists {workers} (
-            id bigint unsigned default 0 primary key,
-            name blob not null,
-            runs_out datetime(6) not null,
-            history varchar(512) character set utf8mb4 collate utf8mb4_bin,
-            renewals bigint unsigned not null default 0,
-            constraint {.version_too_old} check (history is not null)
-        ) engine = InnoDB",
-        ],
+        postgres: include_str!("sql/3_postgres.sql"),
+        mysql: include_str!("sql/3_mysql.sql"),
     },
 ];
 
@@ -333,7 +157,7 @@ async fn migrate_postgres(
         .await?;
     let found = version.get::<i32, _>(0).unsigned_abs();
     for migration in MIGRATIONS.iter().skip(found as usize) {
-        for statement in migration.postgres {
+        for statement in statements(migration.postgres) {
             sqlx::query(text(statement))
                 .execute(&mut *transaction)
                 .await?;
@@ -381,7 +205,7 @@ async fn migrate_mysql(
         .await?;
     let found = version.get::<i32, _>(0).unsigned_abs();
     for (number, migration) in (1..).zip(MIGRATIONS).skip(found as usize) {
-        for statement in migration.mysql {
+        for statement in statements(migration.mysql) {
             let done = sqlx::query(text(statement)).execute(&mut *connection).await;
             if !done.as_ref().is_err_and(is_there) {
                 done?;

@@ -10,8 +10,8 @@
 //!
 //! # Where to look
 //!
-//! - `queue.rs` is the handle: it pushes, shows the state, and makes sources; and what the handle and
-//!   its sources share. `config.rs` has the settings, and `builder.rs` sets them.
+//! - `queue.rs` is the handle: it pushes, shows the state, and makes sources; and what the handle
+//!   and its sources share. `config.rs` has the settings, and `builder.rs` sets them.
 //! - `source.rs` makes the requests of a worker. [`keylane_connector`] has the rest of a source.
 //! - `lua/turn.lua` is one round trip of a worker, the most important script; `lua/common.lua` is
 //!   the part that the scripts share. `record.rs` is the format of an element.

@@ -14,81 +14,14 @@ use crate::times::micros;
 
 /// `do update` draws a token when the row is locked. `not exists` avoids the lock on rows of other
 /// owners; `where` checks what changes between that test and the lock.
-const ACQUIRE: &str = "
-    with wish as (
-        select * from unnest($2::bytea[], $3::bytea[], $4::bigint[]) as w (id, key_start, ttl)
-    ), granted as (
-        insert into {leases} as held (id, key_start, owner, token, runs_out)
-        select id, key_start, $1, nextval('{tokens}'),
-               clock_timestamp() + ttl * interval '1 microsecond'
-        from wish
-        where not exists (
-            select from {leases} other
-            where other.id = wish.id and other.owner not in ($1, '')
-              and other.runs_out > clock_timestamp()
-        )
-        order by id
-        on conflict (id) do update
-        set owner = excluded.owner, token = nextval('{tokens}'),
-            runs_out = case held.owner when excluded.owner
-                then greatest(held.runs_out, excluded.runs_out) else excluded.runs_out
-            end
-        where held.owner in (excluded.owner, '') or held.runs_out <= clock_timestamp()
-        returning held.id, held.token
-    )
-    select wish.id, granted.token,
-           (extract(epoch from other.runs_out - clock_timestamp()) * 1000000)::bigint as remaining
-    from wish
-    left join granted on granted.id = wish.id
-    left join {leases} other on granted.id is null and other.id = wish.id
-";
+const ACQUIRE: &str = include_str!("sql/acquire.sql");
 
-const RENEW: &str = "
-    with claim as (
-        select * from unnest($2::bytea[], $3::bigint[], $4::bigint[]) as c (id, token, ttl)
-    ), held as (
-        select leases.id, claim.ttl
-        from {leases} leases join claim on claim.id = leases.id and claim.token = leases.token
-        where leases.owner = $1
-        order by leases.id
-        for update of leases
-    )
-    update {leases} leases
-    set runs_out = clock_timestamp() + held.ttl * interval '1 microsecond'
-    from held
-    where leases.id = held.id
-    returning leases.id
-";
+const RENEW: &str = include_str!("sql/renew.sql");
 
-const RELEASE: &str = "
-    with claim as (
-        select * from unnest($2::bytea[], $3::bigint[]) as c (id, token)
-    ), held as (
-        select leases.id
-        from {leases} leases join claim on claim.id = leases.id and claim.token = leases.token
-        where leases.owner = $1
-        order by leases.id
-        for update of leases
-    )
-    update {leases} leases
-    set owner = '', runs_out = clock_timestamp()
-    from held
-    where leases.id = held.id
-";
+const RELEASE: &str = include_str!("sql/release.sql");
 
 /// Starts at an id. Returns the last id that it reached, and how many rows it removed.
-const REMOVE_OLD: &str = "
-    with page as (
-        select id, runs_out from {leases} where id > $1 order by id limit 1000
-    ), removed as (
-        delete from {leases} leases
-        using page
-        where leases.id = page.id and page.runs_out < clock_timestamp() - interval '1 day'
-          and leases.runs_out < clock_timestamp() - interval '1 day'
-        returning leases.id
-    )
-    select (select id from page order by id desc limit 1) as last, (select count(*) from removed) as removed
-";
+const REMOVE_OLD: &str = include_str!("sql/remove_old.sql");
 
 pub(super) struct Leases {
     pool: PgPool,

@@ -17,51 +17,14 @@ use crate::inbox::nonce;
 use crate::lent::Lent;
 use crate::tables::Tables;
 
-const STORE: &str = "
-    with item as (
-        select * from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[], $5::text[], $6::bytea[],
-                $9::bigint[])
-            with ordinality as i (lane, key, payload, id, version, headers, nonce, place)
-    ), locked as (
-        insert into {keys} as known (lane, last)
-        select distinct lane, 1 from item order by lane
-        on conflict (lane) do update set last = known.last + 1
-        returning lane, last, known.ctid as of_key
-    ), stored as (
-        insert into {messages} (sequence, lane, key, payload, id, version, headers, nonce)
-        select nextval('{sequence}'), lane, key, payload, id, version::numeric, headers, nonce
-        from (select item.* from item join locked using (lane) order by place) as in_order
-        returning sequence, lane, ctid
-    ), counted as materialized (
-        select lane, last, of_key, count(*) as messages, min(stored.ctid) as message
-        from stored join locked using (lane) group by lane, last, of_key
-    ), woken as (
-        insert into {lanes} (lane, of_key, only_message, ready_at)
-        select lane, of_key, case messages when 1 then message end, clock_timestamp()
-        from counted where last = 1
-        returning lane
-    )
-    select sequence, (
-        select pg_notify($7, '')::text where $8 or exists (select from woken)
-    ) as told
-    from stored
-";
+const STORE: &str = include_str!("sql/store.sql");
 
 /// Blocks while another transaction inserts the same mark.
-const MARK: &str = "
-    insert into {known} (mark, sequence)
-    select mark, 0 from unnest($1::bytea[]) as m (mark) order by mark
-    on conflict (mark) do nothing
-    returning mark
-";
+const MARK: &str = include_str!("sql/mark.sql");
 
 const KNOWN: &str = "select mark, sequence from {known} where mark = any($1)";
 
-const NAME_MARKS: &str = "
-    update {known} known set sequence = named.sequence
-    from unnest($1::bytea[], $2::bigint[]) as named (mark, sequence)
-    where known.mark = named.mark
-";
+const NAME_MARKS: &str = include_str!("sql/name_marks.sql");
 
 impl Postgres {
     pub(super) async fn accept_all(&self, items: &Items<'_>) -> Result<Vec<Accepted>, SqlError> {

@@ -9,18 +9,7 @@ use crate::lent::Lent;
 use crate::tables::Tables;
 
 /// The lane stays locked until the commit: no worker can claim it in between.
-const DONE: &str = "
-    with ours as (
-        select lane from {lanes} where lane = $1 and token = $2 and worker = $3
-          and not exists (select from {workers} where id = $3 and history <> {here})
-        for share
-    ), removed as (
-        delete from {messages} messages using ours
-        where messages.sequence = $4 and messages.lane = ours.lane and messages.nonce = $5
-        returning messages.sequence
-    )
-    select (select count(*) from ours) as ours, (select count(*) from removed) as removed
-";
+const DONE: &str = include_str!("sql/done.sql");
 
 /// Begins a transaction. The answer of the server shows whether the session can write: one that
 /// cannot write is useless to a handler, and would cost it an attempt.

@@ -13,10 +13,7 @@ const ELSEWHERE: &str =
     "select history, {here} as here from {workers} where id = $1 and history <> {here}";
 
 /// A standby has no timeline of its own yet: its history is unknown, and cannot be noted.
-const IS_KNOWN: &str = "
-    select 1 where case when pg_is_in_recovery() then false
-        else exists (select from {history} where id = {here}) end
-";
+const IS_KNOWN: &str = include_str!("sql/is_known.sql");
 
 /// Each statement sees all earlier commits. A process that vanishes between two statements would
 /// keep all others from entering until the server finds out: with its defaults, for hours.
@@ -24,11 +21,7 @@ const BEGIN: &str = "set transaction isolation level read committed;
     set local idle_in_transaction_session_timeout = '5s'";
 
 /// If several processes enter at a time, the others wait for the first one, and find it done.
-const NOTE: &str = "
-    insert into {history} as known (one, id) values (1, {here})
-    on conflict (one) do update set id = excluded.id where known.id <> excluded.id
-    returning id
-";
+const NOTE: &str = include_str!("sql/note.sql");
 
 /// A copy made without its sequences would draw existing numbers.
 const RAISE: [&str; 2] = [

@@ -29,180 +29,48 @@ type Bound<'q> = Query<'q, Db, PgArguments>;
 const KEPT: &str = "sequence, lane, key, payload, id, version, headers, accepted_at";
 
 /// A page by a running total of the bytes before each row.
-const SCAN: &str = "
-    select {columns} from (
-        select *, sum(bytes) over (order by sequence) - bytes as before
-        from (
-            select *, octet_length(payload) + octet_length(key) + 30 as bytes
-            from {messages} where sequence >= $1 order by sequence limit $2
-        ) as page
-    ) as page
-    where before < $3 or before = 0
-    order by sequence
-";
+const SCAN: &str = include_str!("sql/scan.sql");
 
 const READ: &str = "select {columns} from {messages} where sequence = any($1)";
 
 const REMOVE: &str = "delete from {messages} where sequence = any($1)";
 
-const BURY: &str = "
-    with dead as (
-        select * from unnest($1::bigint[], $2::integer[], $3::smallint[], $4::bytea[])
-            as d (sequence, attempts, kind, error)
-    ), moved as (
-        delete from {messages} messages using dead
-        where messages.sequence = dead.sequence
-        returning messages.*, dead.attempts as tried, dead.kind, dead.error
-    )
-    insert into {letters} ({kept}, attempts, kind, error)
-    select {kept}, tried, kind, error from moved
-";
+const BURY: &str = include_str!("sql/bury.sql");
 
-const DEAD_LETTER: &str = "
-    with ours as (
-        select lane from {lanes} where lane = $2 and token = $3 and worker = $1
-          and not exists (select from {workers} where id = $1 and history <> {here})
-        for share
-    ), moved as (
-        delete from {messages} messages using ours
-        where messages.sequence = $4 and messages.lane = ours.lane and messages.nonce = $8
-        returning messages.*
-    ), kept as (
-        insert into {letters} ({kept}, attempts, kind, error)
-        select {kept}, $5, $6, $7 from moved
-    )
-    select count(*) as ours from ours
-";
+const DEAD_LETTER: &str = include_str!("sql/dead_letter.sql");
 
-const LETTERS: &str = "
-    select {columns}, attempts, kind, error,
-        date_part('epoch', dead_lettered_at) as dead_lettered_at
-    from {letters} where sequence > $1 order by sequence limit $2
-";
+const LETTERS: &str = include_str!("sql/letters.sql");
 
 const PURGE: &str = "delete from {letters} where sequence = any($1) returning sequence";
 
 /// The key is locked, as by producers; the worker that has its lane sees `redriven` change.
-const REDRIVE: &str = "
-    with letter as (
-        delete from {letters} where sequence = any($1) returning *
-    ), locked as (
-        insert into {keys} as known (lane, last, redriven)
-        select distinct lane, 1, 1 from letter order by lane
-        on conflict (lane) do update set last = known.last + 1, redriven = known.last + 1
-        returning lane, last, known.ctid as of_key
-    ), stored as (
-        insert into {messages} ({kept}) select {kept} from letter join locked using (lane)
-        returning sequence
-    ), woken as (
-        insert into {lanes} (lane, of_key, ready_at)
-        select lane, of_key, clock_timestamp() from locked where last = 1
-    )
-    select sequence, (select pg_notify($2, '')::text) as told from stored
-";
+const REDRIVE: &str = include_str!("sql/redrive.sql");
 
-const RECORD_VERSION: &str = "
-    insert into {versions} as kept (lane, version) values ($1, $2::text::numeric)
-    on conflict (lane) do update set version = greatest(kept.version, excluded.version)
-";
+const RECORD_VERSION: &str = include_str!("sql/record_version.sql");
 
-const STATS: &str = "
-    select
-        (select count(*) from {messages}) as waiting,
-        (select coalesce(sum(octet_length(payload) + octet_length(key)
-            + coalesce(octet_length(id), 0) + coalesce(octet_length(headers), 0) + 30), 0)::bigint
-            from {messages}) as waiting_bytes,
-        (select min(sequence) from {messages}) as oldest,
-        (select count(*) from {letters}) as letters,
-        (select coalesce(sum(octet_length(payload) + octet_length(key)
-            + coalesce(octet_length(id), 0) + coalesce(octet_length(headers), 0)
-            + octet_length(error) + 50), 0)::bigint from {letters}) as letters_bytes,
-        (select count(*) from {known}) as known,
-        (select count(*) from {versions}) as versions,
-        (select case when is_called then last_value else 0 end from {sequence}) as tail,
-        (select sum(pg_total_relation_size(name::regclass))::bigint
-            from unnest(array['{messages}', '{letters}', '{keys}', '{lanes}', '{known}', '{versions}'])
-            as t (name)) as file_bytes
-";
+const STATS: &str = include_str!("sql/stats.sql");
 
-const FORGET: &str = "
-    delete from {known} where mark in (
-        select mark from {known} where seen_at < clock_timestamp() - $1 * interval '1 microsecond'
-        order by seen_at limit $2 for update skip locked
-    )
-";
+const FORGET: &str = include_str!("sql/forget.sql");
 
-const JOIN: &str = "
-    insert into {workers} (id, name, runs_out, history)
-    values ($3, $1, clock_timestamp() + $2 * interval '1 microsecond', {here})
-";
+const JOIN: &str = include_str!("sql/join.sql");
 
-const RENEW: &str = "
-    update {workers} set runs_out = clock_timestamp() + $2 * interval '1 microsecond',
-        renewals = renewals + 1
-    where id = $1 and runs_out > clock_timestamp() and history = {here} and renewals >= $3
-";
+const RENEW: &str = include_str!("sql/renew.sql");
 
 /// The lanes of the workers in `dead`, with one index scan for each: with another join, the planner
 /// might read all lanes.
-const FREED: &str = "
-    update {lanes} lanes
-    set worker = null, ready_at = clock_timestamp(), crashes = least(lanes.crashes + 1, 1000)
-    from (
-        select orphan.ctid as place
-        from dead cross join lateral (
-            select ctid from {lanes} orphans where orphans.worker = dead.id
-            limit $1 for update skip locked
-        ) as orphan
-        limit $1
-    ) as orphaned
-    where lanes.ctid = orphaned.place
-    returning lanes.lane
-";
+const FREED: &str = include_str!("sql/freed.sql");
 
 /// A worker whose claims have run out can no longer renew or claim, so its lanes may be freed in
 /// parts. Its row stays for a minute: a turn that began in time may add more lanes.
-const FREE_DEAD: &str = "
-    with dead as materialized (
-        select id from {workers} where runs_out <= clock_timestamp()
-    ), freed as ({freed}), gone as (
-        delete from {workers} workers using dead
-        where workers.id = dead.id
-          and workers.runs_out < clock_timestamp() - interval '1 minute'
-          and not exists (select from {lanes} lanes where lanes.worker = workers.id)
-    )
-    select count(*) as freed from freed
-";
+const FREE_DEAD: &str = include_str!("sql/free_dead.sql");
 
 /// A turn that takes longer than that minute leaves lanes of a worker that does not exist any more.
 /// Each step in the index goes from one worker with lanes to the next one.
-const FREE_ORPHANS: &str = "
-    with recursive holders (id) as (
-        select min(worker) from {lanes}
-        union all
-        select (select min(worker) from {lanes} lanes where lanes.worker > holders.id)
-        from holders where holders.id is not null
-    ), dead as materialized (
-        select id from holders
-        where id is not null
-          and not exists (select from {workers} workers where workers.id = holders.id)
-    ), freed as ({freed})
-    select count(*) as freed from freed
-";
+const FREE_ORPHANS: &str = include_str!("sql/free_orphans.sql");
 
-const LEAVE: &str = "
-    with freed as (
-        update {lanes} set worker = null, ready_at = clock_timestamp() where worker = $1
-    )
-    delete from {workers} where id = $1
-";
+const LEAVE: &str = include_str!("sql/leave.sql");
 
-const LANES_OF: &str = "
-    select lanes.lane, lanes.crashes, lanes.token, keys.last, keys.redriven,
-        tidsend(lanes.ctid) as place, tidsend(keys.ctid) as of_key
-    from {lanes} lanes join {keys} keys using (lane)
-    where lanes.worker = $1
-";
+const LANES_OF: &str = include_str!("sql/lanes_of.sql");
 
 impl Postgres {
     pub(super) async fn rows<'q>(&self, query: Bound<'q>) -> Result<Vec<PgRow>, SqlError> {
