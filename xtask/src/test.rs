@@ -57,6 +57,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane-cli",
     "-p",
+    "keylane-connector",
+    "-p",
     "keylane-disk",
     "-p",
     "keylane-inbox",

@@ -10,8 +10,9 @@ use crate::workspace::cargo;
 const TIMES: &str = "KEYLANE_TIMES";
 
 /// The packages whose unit tests are random …
-const UNITS: [&str; 10] = [
+const UNITS: [&str; 11] = [
     "keylane",
+    "keylane-connector",
     "keylane-inbox",
     "keylane-lanes",
     "keylane-leases",
