@@ -33,6 +33,9 @@ mod starts;
 
 mod lock;
 
+#[cfg(test)]
+mod simulation;
+
 /// What the code of macros names.
 #[doc(hidden)]
 pub mod __private {

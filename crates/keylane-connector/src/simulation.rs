@@ -1,0 +1,456 @@
+//! A source over a system that loses requests and answers, cannot answer, and gives messages to
+//! others: random runs in simulated time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use keylane_source::{
+    Deliveries, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
+};
+use proptest::prelude::*;
+use tokio::time::{Instant, sleep};
+
+use crate::changes::Changes;
+use crate::lock::lock;
+use crate::position::WorkerPosition;
+use crate::source::WorkerSource;
+use crate::system::{End, Entry, Handed, Memory, Reply, Rest, System};
+
+const LEASE: Duration = Duration::from_secs(3);
+
+#[derive(Clone, Debug)]
+struct Fault;
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a fault")
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug)]
+enum Luck {
+    Good,
+    /// It takes this many milliseconds.
+    Slow(u64),
+    Unable,
+    RequestLost,
+    AnswerLost,
+    /// Before it, all workers lose their messages.
+    Expired,
+}
+
+fn luck() -> impl Strategy<Value = Luck> {
+    prop_oneof![
+        12 => Just(Luck::Good),
+        2 => (1..2_000_u64).prop_map(Luck::Slow),
+        1 => Just(Luck::Unable),
+        1 => Just(Luck::RequestLost),
+        1 => Just(Luck::AnswerLost),
+        1 => Just(Luck::Expired),
+    ]
+}
+
+/// Messages are numbers. A worker that enters again gets all its messages again.
+#[derive(Debug, Default)]
+struct Server {
+    luck: VecDeque<Luck>,
+    waiting: BTreeSet<u64>,
+    workers: BTreeMap<u64, Known>,
+    done: BTreeSet<u64>,
+    /// The attempts that were noted.
+    noted: BTreeMap<u64, u32>,
+    /// How often all workers have lost their messages.
+    expiries: u64,
+}
+
+/// A worker that the server knows.
+#[derive(Debug, Default)]
+struct Known {
+    held: BTreeSet<u64>,
+    /// Messages that it gets again.
+    again: BTreeSet<u64>,
+    /// How many exchanges it has had.
+    exchanges: u64,
+}
+
+#[derive(Debug, Default)]
+struct Simulated(Mutex<(Server, u64)>);
+
+#[derive(Debug)]
+struct Worker {
+    name: u64,
+    /// How many exchanges it knows to be done.
+    heard: Mutex<u64>,
+}
+
+impl Simulated {
+    fn server(&self) -> MutexGuard<'_, (Server, u64)> {
+        lock(&self.0)
+    }
+
+    /// Has a call run, or fail.
+    async fn call<T>(
+        &self,
+        run: impl FnOnce(&mut Server) -> Result<T, End<Fault>>,
+    ) -> Result<T, End<Fault>> {
+        let luck = self.server().0.luck.pop_front().unwrap_or(Luck::Good);
+        match luck {
+            Luck::Slow(millis) => sleep(Duration::from_millis(millis)).await,
+            Luck::Unable => return Err(End::Unable(Fault)),
+            Luck::RequestLost => return Err(End::Failed(Fault)),
+            Luck::Expired => {
+                let server = &mut self.server().0;
+                server.expiries += 1;
+                for (_, worker) in std::mem::take(&mut server.workers) {
+                    server.waiting.extend(worker.held);
+                }
+            }
+            Luck::Good | Luck::AnswerLost => sleep(Duration::from_millis(1)).await,
+        }
+        let answer = run(&mut self.server().0);
+        match luck {
+            Luck::AnswerLost => Err(End::Failed(Fault)),
+            _ => answer,
+        }
+    }
+}
+
+impl Server {
+    fn apply(&mut self, worker: u64, changes: &Changes<u64>) {
+        let Some(known) = self.workers.get_mut(&worker) else {
+            return;
+        };
+        for id in changes.done.iter().chain(&changes.gone) {
+            if known.held.remove(id) {
+                known.again.remove(id);
+                self.done.insert(*id);
+            }
+        }
+        for (id, attempts) in &changes.notes {
+            if known.held.contains(id) {
+                self.noted.insert(*id, *attempts);
+            }
+        }
+        known
+            .again
+            .extend(changes.again.iter().filter(|id| known.held.contains(id)));
+    }
+}
+
+impl System for Simulated {
+    type Id = u64;
+    type Worker = Worker;
+    type Link = ();
+    type Error = Fault;
+
+    fn name(&self) -> String {
+        "simulated".to_owned()
+    }
+
+    fn features(&self) -> Features {
+        Features::new().survives_restart().counts_attempts()
+    }
+
+    fn lease(&self) -> Duration {
+        LEASE
+    }
+
+    fn most(&self) -> usize {
+        4
+    }
+
+    fn worker(&self) -> Worker {
+        let next = &mut self.server().1;
+        *next += 1;
+        Worker {
+            name: *next,
+            heard: Mutex::new(0),
+        }
+    }
+
+    async fn connect(&self) -> Result<(), Fault> {
+        self.call(|_| Ok(())).await.map_err(|_| Fault)
+    }
+
+    async fn enter(
+        &self,
+        (): &mut (),
+        worker: &Worker,
+        entry: Entry<'_, u64>,
+    ) -> Result<Memory, End<Fault>> {
+        let exchanges = self.call(|server| {
+            if entry.is_new {
+                server.workers.insert(worker.name, Known::default());
+            }
+            server.apply(worker.name, entry.settled);
+            let known = server.workers.get_mut(&worker.name).ok_or(End::Lost)?;
+            known.again = known.held.clone();
+            Ok(known.exchanges)
+        });
+        *lock(&worker.heard) = exchanges.await?;
+        Ok(Memory::Whole)
+    }
+
+    async fn exchange(
+        &self,
+        (): &mut (),
+        worker: &Worker,
+        changes: &Changes<u64>,
+        most: usize,
+    ) -> Result<Reply<u64>, End<Fault>> {
+        let heard = *lock(&worker.heard);
+        let reply = self.call(|server| {
+            let known = server.workers.get(&worker.name).ok_or(End::Lost)?;
+            if known.exchanges != heard {
+                return Err(End::Missed);
+            }
+            server.apply(worker.name, changes);
+            let Server {
+                waiting,
+                workers,
+                noted,
+                ..
+            } = server;
+            let known = workers.get_mut(&worker.name).ok_or(End::Lost)?;
+            known.exchanges += 1;
+            let came = changes.again.len();
+            let mut ids = Vec::new();
+            while ids.len() < most.max(came)
+                && let Some(id) = known.again.pop_first()
+            {
+                ids.push(id);
+            }
+            while ids.len() < most
+                && let Some(id) = waiting.pop_first()
+            {
+                known.held.insert(id);
+                ids.push(id);
+            }
+            let handed = |id: u64| Handed {
+                id,
+                message: RawMessage::new(id.to_string()),
+                attempts: noted.get(&id).copied().unwrap_or(0),
+                noted: noted.get(&id).copied().unwrap_or(0) + 1,
+            };
+            let rest = match waiting.is_empty() && known.again.is_empty() {
+                true => Rest::Nothing,
+                false => Rest::More,
+            };
+            let messages = ids.into_iter().map(handed).collect();
+            Ok(Reply {
+                messages,
+                came,
+                rest,
+            })
+        });
+        let reply = reply.await?;
+        *lock(&worker.heard) += 1;
+        Ok(reply)
+    }
+
+    async fn leave(&self, (): &mut (), worker: &Worker) -> Result<(), Fault> {
+        let left = self.call(|server| {
+            let known = server.workers.remove(&worker.name).unwrap_or_default();
+            server.waiting.extend(known.held);
+            Ok(())
+        });
+        left.await.map_err(|_| Fault)
+    }
+}
+
+/// What the driver does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Receive(usize),
+    /// Drops `receive` after this many milliseconds.
+    Glance(u64),
+    Settle(usize),
+    Return(usize),
+    /// Asks for the second attempt at a message.
+    Retry(usize),
+    Confirm,
+    Open,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0..6_usize).prop_map(Step::Receive),
+        2 => (0..5_u64).prop_map(Step::Glance),
+        5 => (0..6_usize).prop_map(Step::Settle),
+        1 => (0..6_usize).prop_map(Step::Return),
+        1 => (0..6_usize).prop_map(Step::Retry),
+        1 => Just(Step::Confirm),
+        1 => Just(Step::Open),
+    ]
+}
+
+type Position = WorkerPosition<u64>;
+
+struct Driver {
+    source: WorkerSource<Simulated>,
+    system: Arc<Simulated>,
+    /// Each with the number of expiries before.
+    held: Vec<(Position, u64)>,
+    /// Settled as done, with the number of expiries before they were handed over.
+    settled: BTreeMap<u64, u64>,
+    /// The number of expiries when the source was opened.
+    expiries: u64,
+}
+
+impl Driver {
+    async fn open(&mut self) {
+        self.held.clear();
+        // What happens from here on may be before a message is handed over.
+        self.expiries = self.system.server().0.expiries;
+        while self.source.open().await.is_err() {
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    fn take(&mut self, into: &mut Deliveries<RawMessage, Position>) {
+        for delivery in into.take() {
+            let id = *delivery.position.id();
+            assert!(!self.is_settled(id), "{id} has settled, and comes again");
+            let is_held = self.held.iter().any(|(held, _)| *held.id() == id);
+            assert!(!is_held, "{id} is held, and comes again in one generation");
+            // It was handed over before the last call at the latest.
+            self.held.push((delivery.position, self.expiries));
+        }
+    }
+
+    async fn receive(&mut self, room: usize, limit: Duration) {
+        let mut into = Deliveries::new(room, Instant::now() + Duration::from_secs(1));
+        let received = tokio::time::timeout(limit, self.source.receive(&mut into)).await;
+        assert!(into.len() <= room);
+        self.take(&mut into);
+        match received {
+            Err(_) | Ok(Ok(Received::Messages | Received::Idle)) => {}
+            Ok(Ok(other)) => panic!("{other:?}"),
+            Ok(Err(_)) => self.open().await,
+        }
+    }
+
+    async fn settle(&mut self, at: usize, outcome: Outcome) {
+        if self.held.is_empty() {
+            return;
+        }
+        let (position, expiries) = self.held.remove(at % self.held.len());
+        let id = *position.id();
+        let guard = self.source.start_guard().expect("it counts starts");
+        guard.settles(0, &position, outcome);
+        if outcome == Outcome::Done {
+            self.settled.insert(id, expiries);
+        }
+        let settled = self
+            .source
+            .settle(&[Settlement::new(position, outcome)])
+            .await;
+        if settled.is_err() {
+            self.open().await;
+        }
+    }
+
+    /// Whether a message has settled, and no worker has lost its messages since.
+    fn is_settled(&self, id: u64) -> bool {
+        let expiries = self.system.server().0.expiries;
+        self.settled.get(&id) == Some(&expiries)
+    }
+
+    async fn confirm(&mut self) -> Result<(), SourceError> {
+        self.source.confirm().await?;
+        for id in self.settled.keys() {
+            let is_done = self.system.server().0.done.contains(id);
+            assert!(
+                is_done || !self.is_settled(*id),
+                "{id} is confirmed, and not done"
+            );
+        }
+        Ok(())
+    }
+
+    async fn step(&mut self, step: Step) {
+        match step {
+            Step::Receive(room) => self.receive(room, Duration::from_secs(60)).await,
+            Step::Glance(millis) => self.receive(3, Duration::from_millis(millis)).await,
+            Step::Settle(at) => self.settle(at, Outcome::Done).await,
+            Step::Return(at) => self.settle(at, Outcome::returned(1)).await,
+            Step::Retry(at) => {
+                if let Some((position, _)) = self.held.get(at) {
+                    let guard = self.source.start_guard().expect("it counts starts");
+                    if guard.starts(0, position, position.noted + 1).is_ok() {
+                        let server = self.system.server();
+                        let noted = server.0.noted.get(position.id());
+                        assert_eq!(noted, Some(&(position.noted + 1)), "it starts unnoted");
+                    }
+                }
+            }
+            Step::Confirm => {
+                if self.confirm().await.is_err() {
+                    self.open().await;
+                }
+            }
+            Step::Open => self.open().await,
+        }
+    }
+}
+
+async fn run(messages: u64, luck: Vec<Luck>, steps: Vec<Step>) {
+    let system = Arc::new(Simulated::default());
+    system.server().0.waiting = (1..=messages).collect();
+    let mut driver = Driver {
+        source: WorkerSource::new(Arc::clone(&system)),
+        system: Arc::clone(&system),
+        held: Vec::new(),
+        settled: BTreeMap::new(),
+        expiries: 0,
+    };
+    driver.open().await;
+    system.server().0.luck = luck.into();
+    for step in steps {
+        driver.step(step).await;
+    }
+    // From here on all goes well: everything gets done.
+    system.server().0.luck.clear();
+    for _ in 0..1_000 {
+        if system.server().0.done.len() == messages as usize {
+            break;
+        }
+        driver.receive(8, Duration::from_secs(60)).await;
+        while !driver.held.is_empty() {
+            driver.settle(0, Outcome::Done).await;
+        }
+        if driver.confirm().await.is_err() {
+            driver.open().await;
+        }
+    }
+    assert_eq!(
+        system.server().0.done.len(),
+        messages as usize,
+        "a message is lost"
+    );
+    driver.source.close().await.expect("it leaves");
+    assert!(system.server().0.workers.is_empty(), "the worker has left");
+}
+
+proptest! {
+    #![proptest_config(testkit_cases::cases(500))]
+
+    #[test]
+    fn messages_are_handed_over_until_they_are_done_and_no_longer(
+        messages in 1..12_u64,
+        luck in prop::collection::vec(luck(), 0..60),
+        steps in prop::collection::vec(step(), 0..60),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime");
+        runtime.block_on(run(messages, luck, steps));
+    }
+}
