@@ -4,15 +4,16 @@ use std::mem::take;
 
 /// The changes that a worker reports to its system in one request.
 ///
-/// A system applies all of them or none, and applies none twice: after a lost answer they are sent
-/// again.
+/// After a lost answer they are sent again: applied once more, as a whole or after a part of them was
+/// applied, they must have the effect of once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes<I> {
     /// Messages that were handled.
     pub done: Vec<I>,
-    /// Messages that were given up: as dead letters, or by a policy of the user.
+    /// Messages that were given up: by a policy of the user, or as dead letters, which stay.
     pub gone: Vec<I>,
-    /// How many attempts count for these messages from now on.
+    /// How many attempts count for these messages from now on. Of several entries of a message the
+    /// last one counts. It may be lower than what was noted: an attempt was dropped.
     pub notes: Vec<(I, u32)>,
     /// Messages that were returned, and are to be handed over again.
     pub again: Vec<I>,

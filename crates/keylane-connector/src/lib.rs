@@ -12,6 +12,9 @@ pub use notes::Notes;
 mod parts;
 pub use parts::{PartFailure, Parts};
 
+mod error;
+pub use error::ErrorKind;
+
 mod letter;
 pub use letter::Why;
 

@@ -30,9 +30,10 @@ impl<I: Clone + PartialEq> Outbox<I> {
         &mut self.waiting
     }
 
-    /// Returns whether changes wait for the next request.
-    pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Returns whether changes wait for the next request. `has_room`: whether returned messages may
+    /// come again now; if not, they are no reason for a request.
+    pub fn is_waiting(&self, has_room: bool) -> bool {
+        !self.waiting.is_settled() || has_room && !self.waiting.again.is_empty()
     }
 
     /// Begins a request with all changes that wait. One request is in progress at a time.
@@ -142,7 +143,7 @@ mod tests {
             }
             let left = outbox.take_settlements();
             prop_assert_eq!(left.done, settled);
-            prop_assert!(left.again.is_empty() && !outbox.is_waiting());
+            prop_assert!(left.again.is_empty() && !outbox.is_waiting(true));
         }
     }
 }

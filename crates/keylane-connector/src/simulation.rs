@@ -66,6 +66,7 @@ struct Server {
     noted: BTreeMap<u64, u32>,
     /// How often all workers have lost their messages.
     expiries: u64,
+    exchanges: u64,
 }
 
 /// A worker that the server knows.
@@ -121,7 +122,7 @@ impl Simulated {
 }
 
 impl Server {
-    fn apply(&mut self, worker: u64, changes: &Changes<u64>) {
+    fn apply(&mut self, worker: u64, changes: &Changes<u64>, came: usize) {
         let Some(known) = self.workers.get_mut(&worker) else {
             return;
         };
@@ -136,9 +137,10 @@ impl Server {
                 self.noted.insert(*id, *attempts);
             }
         }
+        let again = changes.again.iter().take(came);
         known
             .again
-            .extend(changes.again.iter().filter(|id| known.held.contains(id)));
+            .extend(again.filter(|id| known.held.contains(id)));
     }
 }
 
@@ -187,7 +189,7 @@ impl System for Simulated {
             if entry.is_new {
                 server.workers.insert(worker.name, Known::default());
             }
-            server.apply(worker.name, entry.settled);
+            server.apply(worker.name, entry.settled, 0);
             let known = server.workers.get_mut(&worker.name).ok_or(End::Lost)?;
             known.again = known.held.clone();
             Ok(known.exchanges)
@@ -209,7 +211,10 @@ impl System for Simulated {
             if known.exchanges != heard {
                 return Err(End::Missed);
             }
-            server.apply(worker.name, changes);
+            // What does not fit stays with the source.
+            let came = changes.again.len().min(most);
+            server.apply(worker.name, changes, came);
+            server.exchanges += 1;
             let Server {
                 waiting,
                 workers,
@@ -218,9 +223,8 @@ impl System for Simulated {
             } = server;
             let known = workers.get_mut(&worker.name).ok_or(End::Lost)?;
             known.exchanges += 1;
-            let came = changes.again.len();
             let mut ids = Vec::new();
-            while ids.len() < most.max(came)
+            while ids.len() < most
                 && let Some(id) = known.again.pop_first()
             {
                 ids.push(id);
@@ -415,9 +419,18 @@ async fn run(messages: u64, luck: Vec<Luck>, steps: Vec<Step>) {
     };
     driver.open().await;
     system.server().0.luck = luck.into();
+    let (since, count) = (Instant::now(), steps.len() as u64);
     for step in steps {
         driver.step(step).await;
     }
+    // It renews its lease three times as often as that ends, and asks when something has happened.
+    let seconds = since.elapsed().as_secs();
+    let exchanges = system.server().0.exchanges;
+    let most = 4 * seconds + 20 * (count + 1);
+    assert!(
+        exchanges <= most,
+        "{exchanges} exchanges in {seconds} s and {count} steps"
+    );
     // From here on all goes well: everything gets done.
     system.server().0.luck.clear();
     for _ in 0..1_000 {

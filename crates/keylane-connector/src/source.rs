@@ -155,6 +155,10 @@ impl<S: System> Source for WorkerSource<S> {
         self.system.features().nack()
     }
 
+    fn validate(&self) -> Result<(), SourceError> {
+        self.system.validate().map_err(SourceError::failed)
+    }
+
     async fn open(&mut self) -> Result<(), SourceError> {
         if let Some(open) = self.stop().await {
             // The notes and the returned messages come with the rest.
@@ -216,7 +220,8 @@ impl<S: System> Source for WorkerSource<S> {
                 let comes_again = room > 0 && !self.again.is_empty();
                 if comes_again {
                     self.again.sort_unstable();
-                    state.outbox.waiting().again.append(&mut self.again);
+                    let now = self.again.drain(..room.min(self.again.len()));
+                    state.outbox.waiting().again.extend(now);
                 }
                 if is_more || comes_again {
                     session.to_task.notify_one();
@@ -365,7 +370,8 @@ impl<S: System> fmt::Debug for WorkerSource<S> {
 }
 
 /// Makes a source of a [`System`](crate::System) that stays private: a type around its
-/// [`WorkerSource`](crate::WorkerSource), with the names of its messages.
+/// [`WorkerSource`](crate::WorkerSource). Behind `of` is the [`Id`](crate::System::Id) of the
+/// system.
 ///
 /// ```text
 /// worker_source! {
@@ -397,6 +403,10 @@ macro_rules! worker_source {
 
                 fn features(&self) -> Features {
                     self.0.features()
+                }
+
+                fn validate(&self) -> Result<(), SourceError> {
+                    self.0.validate()
                 }
 
                 async fn open(&mut self) -> Result<(), SourceError> {

@@ -15,12 +15,17 @@ use crate::letter::Why;
 /// A [`WorkerSource`](crate::WorkerSource) is the source of a dispatcher that is made of it. It has
 /// one worker at a time. A worker enters, and then makes one [`exchange`](Self::exchange) after the
 /// other: each reports what has settled, asks for messages, and renews the lease. All calls but
-/// [`keep_letter`](Self::keep_letter) and [`reread`](Self::reread) come one after the other.
+/// [`keep_letter`](Self::keep_letter) and [`reread`](Self::reread) come one after the other; these
+/// two have a clone of the connection.
+///
+/// The system needs three things: a connection or a lease that owns messages; a number that says
+/// whether another worker came between; and a place for the attempts that are noted.
 ///
 /// # Cancel safety
 ///
-/// Each of these futures may be dropped at an await. Then the connection is dropped as well, and
-/// the worker enters again.
+/// Each of these futures may be dropped at an await. After a drop of `enter` or `exchange` the
+/// connection is dropped as well, and the worker enters again. After a drop of another call the
+/// connection goes on: if an answer may still be on its way there, let the next call fail.
 pub trait System: Send + Sync + 'static {
     /// The name of a message while a worker has it. Messages that are handed over again in the
     /// order of their names.
@@ -39,8 +44,14 @@ pub trait System: Send + Sync + 'static {
     /// Returns the name of the source for events and logs, without secrets.
     fn name(&self) -> String;
 
-    /// Returns what the source can do. [`nack`](Features::nack) is always true.
+    /// Returns what the source can do. [`nack`](Features::nack) is always true. Do not declare
+    /// [`lease`](Features::lease), which is about single messages.
     fn features(&self) -> Features;
+
+    /// Checks the settings. Called once, before anything else.
+    fn validate(&self) -> Result<(), Self::Error> {
+        Ok(())
+    }
 
     /// Returns how long the lease of a worker lasts without an exchange. It is renewed after each
     /// third of that, and counts as ended a tenth earlier, because clocks run at different speeds.
@@ -59,8 +70,11 @@ pub trait System: Send + Sync + 'static {
     fn connect(&self) -> impl Future<Output = Result<Self::Link, Self::Error>> + Send;
 
     /// Lets a worker enter, or go on after a new connection. Its messages that have not settled
-    /// come again in the next exchanges, before others. `settled` has the settlements that the
-    /// system may not know.
+    /// come again in the next exchanges, before others. A worker that has to wait for its turn enters
+    /// all the same, and its exchanges answer [`Rest::Blocked`].
+    ///
+    /// After [`End::Lost`] or [`End::Forgotten`] this is called again at once, with a new worker and
+    /// the same connection: what that remembers of the worker before does not count.
     fn enter(
         &self,
         link: &mut Self::Link,
@@ -68,7 +82,8 @@ pub trait System: Send + Sync + 'static {
         entry: Entry<'_, Self::Id>,
     ) -> impl Future<Output = Result<Memory, End<Self::Error>>> + Send;
 
-    /// Applies these changes, and hands over up to `most` messages. Does not wait for them.
+    /// Applies these changes, and hands over up to `most` messages, perhaps none; more only of those
+    /// that come again. Does not wait for them.
     fn exchange(
         &self,
         link: &mut Self::Link,
@@ -106,7 +121,8 @@ pub trait System: Send + Sync + 'static {
     }
 
     /// Keeps a dead letter: it is durable when this returns. False: the worker does not have the
-    /// message any more. For [`dead_letters`](Features::dead_letters).
+    /// message any more. The message settles afterwards, in [`Changes::gone`], and its letter stays.
+    /// For [`dead_letters`](Features::dead_letters).
     fn keep_letter(
         &self,
         link: &mut Self::Link,
@@ -150,7 +166,8 @@ pub enum Memory {
 pub struct Reply<I> {
     /// The messages that are handed over, those that come again first.
     pub messages: Vec<Handed<I>>,
-    /// How many of the returned messages have come again: the first ones.
+    /// How many of [`Changes::again`], from its front, the system has taken: they are among
+    /// `messages`, or come in a later exchange by themselves. The others are sent again.
     pub came: usize,
     /// What the worker knows of the rest.
     pub rest: Rest,
@@ -178,11 +195,18 @@ pub struct Handed<I> {
     /// How many attempts count so far.
     pub attempts: u32,
     /// The last attempt that may start without a note. If it is `attempts`, each attempt is noted
-    /// before it starts.
+    /// before it starts; one whose note is there, and which did not start before the connection
+    /// broke, counts then.
     pub noted: u32,
 }
 
 /// The end of a session.
+///
+/// | after | the worker | settlements on their way | attempts in flight |
+/// | --- | --- | --- | --- |
+/// | `Lost`, `Forgotten` | is a new one | are dropped | end |
+/// | `Missed`, `Failed`, `Unable` | enters again, over a new connection | are sent again | go on |
+/// | [`Memory::Earlier`] | goes on | are sent again | end |
 #[derive(Clone, Debug)]
 pub enum End<E> {
     /// The system does not know the worker any more: other workers have its messages.

@@ -47,7 +47,7 @@ impl<S: System> Task<S> {
         loop {
             let (is_waiting, wants) = {
                 let state = self.session.lock();
-                let is_waiting = state.outbox.is_waiting() || state.is_probed;
+                let is_waiting = state.outbox.is_waiting(state.wanted > 0) || state.is_probed;
                 (is_waiting, state.wanted > 0)
             };
             let is_due = Instant::now() >= renew_at;

@@ -1,7 +1,6 @@
 //! The errors of this crate. None of them shows a password.
 
-use std::fmt;
-
+use keylane_connector::ErrorKind;
 use thiserror::Error;
 
 /// An error in the settings.
@@ -49,27 +48,6 @@ pub struct RedisError {
     breaks_connection: bool,
 }
 
-/// The kind of a [`RedisError`]: what you can do about it.
-#[non_exhaustive]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
-    /// The server cannot be reached, has not answered in time, or is loading its data. Try again: a
-    /// command that was in progress may have been executed.
-    Unreachable,
-    /// The server cannot execute the command now: it runs a script for too long, has no memory or
-    /// no disk left, is a replica, or a part of the cluster is down or moves to another node.
-    /// Nothing was executed. Try again.
-    Unable,
-    /// The server refuses the user or the password, or the user has no right to this.
-    Denied,
-    /// The value is too large for the server.
-    TooLarge,
-    /// A key has a value of another type than expected.
-    WrongType,
-    /// Any other error.
-    Other,
-}
-
 impl RedisError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
@@ -86,24 +64,11 @@ impl RedisError {
 
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Unable)
+        self.kind.is_retryable()
     }
 
     pub(crate) fn breaks_connection(&self) -> bool {
         self.breaks_connection
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unreachable => "Redis cannot be reached",
-            Self::Unable => "Redis cannot execute the command now",
-            Self::Denied => "Redis refuses the user",
-            Self::TooLarge => "the value is too large for Redis",
-            Self::WrongType => "a key in Redis has another type",
-            Self::Other => "Redis",
-        })
     }
 }
 

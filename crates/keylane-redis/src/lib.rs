@@ -11,7 +11,8 @@ mod server;
 pub use server::Redis;
 
 mod error;
-pub use error::{ConfigError, ErrorKind, RedisError};
+pub use error::{ConfigError, RedisError};
+pub use keylane_connector::ErrorKind;
 
 mod list;
 pub use list::{

@@ -1,7 +1,6 @@
 //! Errors, none of which shows a password.
 
-use std::fmt;
-
+pub use keylane_connector::ErrorKind;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
@@ -81,29 +80,6 @@ pub struct SqlError {
     message: String,
 }
 
-/// What to do about a [`SqlError`].
-#[non_exhaustive]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ErrorKind {
-    /// The address is not valid.
-    Address,
-    /// The database cannot be reached now. Try again.
-    Unreachable,
-    /// The transaction conflicts with another one. Try again.
-    Conflict,
-    /// The database gave up the statement, a lock or the session, because of a time limit of its
-    /// own (`statement_timeout`, `lock_timeout`, `idle_in_transaction_session_timeout` and the
-    /// like) or because an operator told it to. Nothing was done. Try again.
-    GivenUp,
-    /// The database takes no writes now, or the session began while it took none. Nothing was done,
-    /// and the next call has a new session. Try again.
-    ReadOnly,
-    /// A table, or its schema, is missing.
-    Missing,
-    /// Any other error.
-    Other,
-}
-
 impl SqlError {
     pub(crate) fn address(scheme: &str) -> Self {
         // The address itself may contain a password.
@@ -157,30 +133,12 @@ impl SqlError {
 
     /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
-        use ErrorKind as K;
-        matches!(
-            self.kind,
-            K::Unreachable | K::Conflict | K::GivenUp | K::ReadOnly
-        )
+        self.kind.is_retryable()
     }
 
     /// Returns whether nothing was done and the same call may succeed at once.
     pub(crate) fn is_made_again(&self) -> bool {
-        matches!(self.kind, ErrorKind::Conflict | ErrorKind::GivenUp)
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Address => "the address of the database is not valid",
-            Self::Unreachable => "the database cannot be reached",
-            Self::Conflict => "the transaction conflicts with another one",
-            Self::GivenUp => "the database cancelled the statement",
-            Self::ReadOnly => "the database is read-only",
-            Self::Missing => "a table or schema is missing in the database",
-            Self::Other => "the database",
-        })
+        matches!(self.kind, ErrorKind::Conflict | ErrorKind::Unable)
     }
 }
 
@@ -255,9 +213,11 @@ fn kind_of(error: &dyn DatabaseError) -> ErrorKind {
         Some(number) if OF_ENDED.contains(&number) => return ErrorKind::Unreachable,
         // A wait for a lock that took too long, or that was not wanted; a statement that took too
         // long, in MySQL and in MariaDB, or was killed.
-        Some(1205 | 3572 | 3024 | 1969 | 1317 | IDLE) => return ErrorKind::GivenUp,
+        Some(1205 | 3572 | 3024 | 1969 | 1317 | IDLE) => return ErrorKind::Unable,
         // The user has too many connections.
         Some(1203) => return ErrorKind::Unreachable,
+        // No right to a database, a table or a column; a wrong password.
+        Some(1044 | 1045 | 1142 | 1143 | 1227 | 1370) => return ErrorKind::Denied,
         _ => {}
     }
     by_code(error.code().as_deref().unwrap_or_default())
@@ -271,11 +231,13 @@ fn by_code(code: &str) -> ErrorKind {
         // Lock not available, statement cancelled by its time limit; sessions ended by their time
         // limits: idle in a transaction, in a transaction at all, idle. A prepared statement that
         // is missing.
-        "55P03" | "57014" | "25P03" | "25P04" | "57P05" | "26000" => ErrorKind::GivenUp,
+        "55P03" | "57014" | "25P03" | "25P04" | "57P05" | "26000" => ErrorKind::Unable,
         "25006" => ErrorKind::ReadOnly,
         // Shut down, crashed, starting, its database dropped; too many connections.
         "57P01" | "57P02" | "57P03" | "57P04" | "53300" => ErrorKind::Unreachable,
         code if code.starts_with("08") => ErrorKind::Unreachable,
+        // No right; no such role, or a wrong password.
+        "42501" | "28000" | "28P01" => ErrorKind::Denied,
         // Undefined table or schema.
         "42P01" | "3F000" | "42S02" => ErrorKind::Missing,
         _ => ErrorKind::Other,
@@ -295,18 +257,18 @@ mod tests {
             ("57P02", K::Unreachable, true),
             ("57P03", K::Unreachable, true),
             ("57P04", K::Unreachable, true),
-            ("57P05", K::GivenUp, true),
-            ("25P03", K::GivenUp, true),
+            ("57P05", K::Unable, true),
+            ("25P03", K::Unable, true),
             ("08006", K::Unreachable, true),
             ("08S01", K::Unreachable, true),
-            ("26000", K::GivenUp, true),
+            ("26000", K::Unable, true),
             ("25P02", K::Other, true),
-            ("57014", K::GivenUp, false),
-            ("55P03", K::GivenUp, false),
+            ("57014", K::Unable, false),
+            ("55P03", K::Unable, false),
             ("40001", K::Conflict, false),
             ("40P01", K::Conflict, false),
             ("42P01", K::Missing, false),
-            ("42501", K::Other, false),
+            ("42501", K::Denied, false),
             ("23505", K::Other, false),
             ("", K::Other, false),
         ];

@@ -19,8 +19,9 @@ use super::peers::Peers;
 use super::queue::List;
 use super::record::{decode, key_of, letter_head};
 use super::script::{ENTER, LEAVE, LETTER, REREAD, TURN, run, tagged};
-use crate::error::{ErrorKind, RedisError};
+use crate::error::RedisError;
 use crate::link::Link;
+use keylane_connector::ErrorKind;
 
 worker_source! {
     /// The elements of a list, as a source for a dispatcher. Created by

@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::shared::{Next, Shared};
-use crate::error::{ErrorKind, RedisError};
+use crate::error::RedisError;
+use keylane_connector::ErrorKind;
 
 type Answers = Result<Vec<(u32, std::time::Duration)>, RedisError>;
 

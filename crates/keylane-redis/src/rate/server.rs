@@ -7,12 +7,13 @@ use bytes::Bytes;
 
 use super::limits::Limits;
 use super::spec::Limit;
-use crate::error::{ErrorKind, RedisError};
+use crate::error::RedisError;
 use crate::leases::name_of_key;
 use crate::link::Link;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
 use crate::script::Script;
+use keylane_connector::ErrorKind;
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua/take.lua")]));
 

@@ -5,7 +5,8 @@ use keylane_source::SourceError;
 use redis::Value;
 
 use super::id::EntryId;
-use crate::error::{ErrorKind, RedisError};
+use crate::error::RedisError;
+use keylane_connector::ErrorKind;
 
 /// The fields of an entry, in their order.
 pub(super) type Fields = Vec<(Bytes, Bytes)>;

@@ -19,9 +19,10 @@ use super::owner::own;
 use super::script::{JOIN, run};
 use super::share::{order, quota};
 use super::worker::{Duty, News, Worker};
-use crate::error::{ErrorKind, RedisError};
+use crate::error::RedisError;
 use crate::link::Link;
 use crate::names;
+use keylane_connector::ErrorKind;
 
 /// The longest time between two looks at the members.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -227,8 +227,8 @@ mod spool {
     use keylane_spool::{SinkError, SpoolSink, Spooled, async_trait};
 
     use super::StreamSink;
-    use crate::error::ErrorKind;
     use crate::spooled;
+    use keylane_connector::ErrorKind;
 
     /// A stream as the target of a [`Spool`](keylane_spool::Spool). The id of the spool is the id
     /// of the message, as its 24 bytes: a message that is written a second time, after a crash or a

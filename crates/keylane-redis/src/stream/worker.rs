@@ -19,8 +19,9 @@ use super::lease::{Acked, Place, StreamLease, TenureId};
 use super::outbox::StreamOutbox;
 use super::resume::Resumes;
 use super::settings::Config;
-use crate::error::{ErrorKind, RedisError};
+use crate::error::RedisError;
 use crate::link::Link;
+use keylane_connector::ErrorKind;
 
 /// The pause after a server cannot do it now.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);

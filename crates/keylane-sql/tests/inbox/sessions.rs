@@ -265,6 +265,6 @@ async fn what_mariadb_gives_up_is_tried_again() {
 }
 
 fn is_given_up(error: &SqlError) {
-    assert_eq!(error.kind(), ErrorKind::GivenUp, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unable, "{error}");
     assert!(error.is_retryable());
 }

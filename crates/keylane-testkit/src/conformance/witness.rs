@@ -322,6 +322,30 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
         self.answered(answer)
     }
 
+    async fn reread(
+        &mut self,
+        positions: &[Self::Position],
+        into: &mut Deliveries<RawMessage, Self::Position>,
+    ) -> Result<(), SourceError> {
+        let inner: Vec<_> = positions.iter().map(|one| one.position.clone()).collect();
+        let mut found = Deliveries::new(inner.len(), into.until());
+        let answer = self.inner.reread(&inner, &mut found).await;
+        let mut asked = positions.iter();
+        for delivery in found.take() {
+            let Some(watched) = asked.find(|asked| asked.position == delivery.position) else {
+                let what = format!("{:?} was not to be read, or not then", delivery.position);
+                self.witness.lock().wrong.push(what);
+                continue;
+            };
+            let again = Delivery::new(delivery.message, watched.clone());
+            let again = again
+                .generation(delivery.generation)
+                .attempts(delivery.attempts);
+            into.push(again.bytes(delivery.bytes as usize));
+        }
+        self.answered(answer)
+    }
+
     async fn dead_letter(
         &mut self,
         letter: SourceLetter<Self::Position>,

@@ -70,6 +70,10 @@ pub(in super::super) async fn hot_key<T: Site>(mut stage: Stage<T>) -> Result {
         .await?;
     gate.open();
     stage.handled(&hot).await?;
+    let failures = stage.witness.seen().failures;
+    expect(failures == 0, || {
+        format!("the source failed {failures} times")
+    })?;
     stage.finish(intake, Evidence::new()).await
 }
 

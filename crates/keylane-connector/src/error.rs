@@ -1,0 +1,60 @@
+//! The kinds of errors of servers.
+
+use std::fmt;
+
+/// The kind of an error of a server: what you can do about it.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The address is not valid.
+    Address,
+    /// The server cannot be reached, has not answered in time, or is starting. Try again: a call
+    /// that was in progress may have been executed.
+    Unreachable,
+    /// The server cannot execute the call now: it is busy, has no memory or disk left, a part of it
+    /// is down, or a time limit of its own or an operator has ended the call. Nothing was done. Try
+    /// again.
+    Unable,
+    /// The call conflicts with another one. Nothing was done. Try again.
+    Conflict,
+    /// The server takes no writes now: it is a replica, or was one when the session began. Nothing
+    /// was done. Try again.
+    ReadOnly,
+    /// The server refuses the user or the password, or the user has no right to this.
+    Denied,
+    /// The value is too large for the server.
+    TooLarge,
+    /// A table, or its schema, is missing.
+    Missing,
+    /// A key has a value of another type than expected.
+    WrongType,
+    /// Any other error.
+    Other,
+}
+
+impl ErrorKind {
+    /// Returns whether the same call may succeed later.
+    pub fn is_retryable(self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable | Self::Unable | Self::Conflict | Self::ReadOnly
+        )
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address => "the address is not valid",
+            Self::Unreachable => "the server cannot be reached",
+            Self::Unable => "the server cannot execute the call now",
+            Self::Conflict => "the call conflicts with another one",
+            Self::ReadOnly => "the server is read-only",
+            Self::Denied => "the server refuses the user",
+            Self::TooLarge => "the value is too large for the server",
+            Self::Missing => "a table or schema is missing",
+            Self::WrongType => "a key has another type",
+            Self::Other => "the server reports an error",
+        })
+    }
+}
