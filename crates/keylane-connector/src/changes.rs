@@ -4,8 +4,8 @@ use std::mem::take;
 
 /// The changes that a worker reports to its system in one request.
 ///
-/// After a lost answer they are sent again: applied once more, as a whole or after a part of them was
-/// applied, they must have the effect of once.
+/// After a lost answer they are sent again: applied once more, as a whole or after a part of them
+/// was applied, they must have the effect of once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes<I> {
     /// Messages that were handled.

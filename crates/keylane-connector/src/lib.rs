@@ -28,7 +28,6 @@ mod position;
 pub use position::WorkerPosition;
 
 mod task;
-pub use task::lease_ends_at;
 
 mod session;
 

@@ -70,11 +70,11 @@ pub trait System: Send + Sync + 'static {
     fn connect(&self) -> impl Future<Output = Result<Self::Link, Self::Error>> + Send;
 
     /// Lets a worker enter, or go on after a new connection. Its messages that have not settled
-    /// come again in the next exchanges, before others. A worker that has to wait for its turn enters
-    /// all the same, and its exchanges answer [`Rest::Blocked`].
+    /// come again in the next exchanges, before others. A worker that has to wait for its turn
+    /// enters all the same, and its exchanges answer [`Rest::Blocked`].
     ///
-    /// After [`End::Lost`] or [`End::Forgotten`] this is called again at once, with a new worker and
-    /// the same connection: what that remembers of the worker before does not count.
+    /// After [`End::Lost`] or [`End::Forgotten`] this is called again at once, with a new worker
+    /// and the same connection: what that remembers of the worker before does not count.
     fn enter(
         &self,
         link: &mut Self::Link,
@@ -82,8 +82,8 @@ pub trait System: Send + Sync + 'static {
         entry: Entry<'_, Self::Id>,
     ) -> impl Future<Output = Result<Memory, End<Self::Error>>> + Send;
 
-    /// Applies these changes, and hands over up to `most` messages, perhaps none; more only of those
-    /// that come again. Does not wait for them.
+    /// Applies these changes, and hands over up to `most` messages, perhaps none; more only of
+    /// those that come again. Does not wait for them.
     fn exchange(
         &self,
         link: &mut Self::Link,
@@ -121,8 +121,8 @@ pub trait System: Send + Sync + 'static {
     }
 
     /// Keeps a dead letter: it is durable when this returns. False: the worker does not have the
-    /// message any more. The message settles afterwards, in [`Changes::gone`], and its letter stays.
-    /// For [`dead_letters`](Features::dead_letters).
+    /// message any more. The message settles afterwards, in [`Changes::gone`], and its letter
+    /// stays. For [`dead_letters`](Features::dead_letters).
     fn keep_letter(
         &self,
         link: &mut Self::Link,

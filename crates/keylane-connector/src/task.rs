@@ -29,7 +29,7 @@ pub(crate) struct Task<S: System> {
 /// Returns when a lease ends for its worker, if the request that renewed it was sent at this time:
 /// counted from before the system has executed it, and a tenth earlier, because clocks run at
 /// different speeds.
-pub fn lease_ends_at(sent: Instant, lease: Duration) -> Instant {
+pub(crate) fn lease_ends_at(sent: Instant, lease: Duration) -> Instant {
     sent + lease * 9 / 10
 }
 
