@@ -1,5 +1,7 @@
-//! The kinds of errors of servers.
+//! Errors of settings, and the kinds of errors of servers.
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
 
 /// The kind of an error of a server: what you can do about it.
@@ -58,3 +60,48 @@ impl fmt::Display for ErrorKind {
         })
     }
 }
+
+/// An error in the settings of a connector. It shows no password.
+///
+/// ```
+/// use keylane_connector::ConfigError;
+///
+/// let error = ConfigError::zero("lease");
+/// assert_eq!(error.setting(), "lease");
+/// assert_eq!(error.to_string(), "`lease` must not be zero");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    setting: Cow<'static, str>,
+    why: Cow<'static, str>,
+}
+
+impl ConfigError {
+    /// Returns the error for a setting. The text goes on behind its name: what is wrong, and what
+    /// to do.
+    pub fn new(setting: impl Into<Cow<'static, str>>, why: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            setting: setting.into(),
+            why: why.into(),
+        }
+    }
+
+    /// Returns the error for a number or a time that is zero.
+    pub fn zero(setting: &'static str) -> Self {
+        Self::new(setting, "must not be zero")
+    }
+
+    /// Returns the name of the setting.
+    pub fn setting(&self) -> &str {
+        &self.setting
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, why } = self;
+        write!(f, "`{setting}` {why}")
+    }
+}
+
+impl Error for ConfigError {}

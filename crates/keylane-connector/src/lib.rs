@@ -13,7 +13,7 @@ mod parts;
 pub use parts::{PartFailure, Parts};
 
 mod error;
-pub use error::ErrorKind;
+pub use error::{ConfigError, ErrorKind};
 
 mod letter;
 pub use letter::Why;

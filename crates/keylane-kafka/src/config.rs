@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane_connector::ConfigError;
 use keylane_source::frontier::Limits;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
-use crate::error::ConfigError;
+use crate::error::{no_brokers, of_client, refused};
 use crate::letters::DeadLetterTopic;
 use crate::metadata::MOST_CHARS;
 use crate::partition::MetadataFull;
@@ -233,25 +234,37 @@ impl KafkaSourceBuilder {
     pub(crate) fn check(mut self) -> Result<Arc<Config>, ConfigError> {
         let is_blank = |text: &String| text.trim().is_empty();
         if is_blank(&self.brokers) {
-            return Err(ConfigError::NoBrokers);
+            return Err(no_brokers());
         }
         if is_blank(&self.group) {
-            return Err(ConfigError::NoGroup);
+            return Err(ConfigError::new(
+                "group",
+                "is empty: give the name that the consumers of this topic share",
+            ));
         }
         let mut named = self.topics.iter().chain(&self.patterns).peekable();
         if named.peek().is_none() || named.any(is_blank) {
-            return Err(ConfigError::NoTopic);
+            return Err(ConfigError::new(
+                "topic",
+                "is missing or empty: use `topic` or `pattern`",
+            ));
         }
         for pattern in &self.patterns {
             check_pattern(pattern)?;
         }
         if self.commit_every.is_zero() || self.commit_after == 0 {
-            return Err(ConfigError::NeverCommits);
+            return Err(ConfigError::new(
+                "commit_every",
+                "and `commit_after` must be more than zero",
+            ));
         }
         if let Some(letters) = &self.letters
             && (is_blank(letters) || self.topics.contains(letters))
         {
-            return Err(ConfigError::Letters);
+            return Err(ConfigError::new(
+                "dead_letters",
+                "needs a topic of its own: set it to one that is not read",
+            ));
         }
         for none in self.ignored() {
             let ignored = self.properties.entry(IGNORED.to_owned()).or_default();
@@ -264,8 +277,7 @@ impl KafkaSourceBuilder {
             // A property may state what is true anyway.
             let is_so = |value: &String| name.starts_with("enable.") && value == "false";
             if self.properties.get(name).is_some_and(|value| !is_so(value)) {
-                let name = name.to_owned();
-                return Err(ConfigError::Refused { name, why });
+                return Err(refused(name, why));
             }
         }
         let mechanism = ["sasl.mechanism", "sasl.mechanisms"];
@@ -278,10 +290,8 @@ impl KafkaSourceBuilder {
                 () => continue,
             };
             if let (false, feature) = needs {
-                return Err(ConfigError::Feature {
-                    what: mechanism.clone(),
-                    feature,
-                });
+                let why = format!("needs the feature `{feature}` of keylane-kafka");
+                return Err(ConfigError::new(mechanism.clone(), why));
             }
         }
         let is_new_protocol = self
@@ -309,7 +319,7 @@ impl KafkaSourceBuilder {
         // Sets names and values one by one.
         client
             .create_native_config()
-            .map_err(|error| ConfigError::client(&error))?;
+            .map_err(|error| of_client(&error))?;
         let letters = match &self.letters {
             Some(letters) => Some(self.letters_in(letters)?),
             None => None,
@@ -394,12 +404,15 @@ fn check_pattern(pattern: &str) -> Result<(), ConfigError> {
     }
     let mut client = ClientConfig::new();
     client.set(IGNORED, format!("^{pattern}"));
-    let refused = |error| ConfigError::Pattern {
-        pattern: pattern.to_owned(),
-        why: match error {
+    let refused = |error| {
+        let why = match error {
             KafkaError::ClientConfig(_, why, _, _) => why,
             other => other.to_string(),
-        },
+        };
+        ConfigError::new(
+            "pattern",
+            format!("`{pattern}` is not a regular expression: {why}"),
+        )
     };
     client.create_native_config().map_err(refused).map(drop)
 }

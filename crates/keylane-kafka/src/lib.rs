@@ -68,7 +68,7 @@ pub use letters::{DeadLetterTopic, Redrive, RedriveError, RedriveReport};
 
 mod control;
 pub use control::{Control, Overtaken, PartitionStatus};
-pub use keylane_connector::PartFailure;
+pub use keylane_connector::{ConfigError, PartFailure};
 
 mod record;
 pub use record::{Keyless, Place, Record};
@@ -91,4 +91,3 @@ mod lock;
 mod log;
 
 mod error;
-pub use error::ConfigError;

@@ -3,42 +3,6 @@
 use keylane_connector::ErrorKind;
 use thiserror::Error;
 
-/// An error in the settings.
-#[non_exhaustive]
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
-pub enum ConfigError {
-    /// An address is missing or cannot be read.
-    #[error(
-        "an address must have the form redis://user:password@host:port/database, without TLS; in \
-         the user and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % \
-         as %25"
-    )]
-    Address,
-    /// A name is empty.
-    #[error("`{0}` needs a name that is not empty")]
-    Empty(&'static str),
-    /// A name has braces with no text between them.
-    #[error("the name of `{0}` has braces: put text between the first two, as in {{shop}}orders")]
-    Braces(&'static str),
-    /// A name begins like the keys that this crate makes for other names.
-    #[error(
-        "the name of `{0}` begins with a tag and `:keylane:`, which keylane reserves for its keys"
-    )]
-    Reserved(&'static str),
-    /// A number or a time is zero.
-    #[error("`{0}` must not be zero")]
-    Zero(&'static str),
-    /// A number or a time is too large.
-    #[error("`{0}` is too large")]
-    TooLarge(&'static str),
-    /// A lease is shorter than 100 milliseconds, or longer than a day.
-    #[error("`{0}` must be from 100 milliseconds to one day")]
-    Lease(&'static str),
-    /// A required setting is missing.
-    #[error("set {0}")]
-    Missing(&'static str),
-}
-
 /// An error of a server, or of the connection to it.
 #[derive(Debug, Clone, Error)]
 #[error("{kind}: {message}")]

@@ -11,8 +11,8 @@ mod server;
 pub use server::Redis;
 
 mod error;
-pub use error::{ConfigError, RedisError};
-pub use keylane_connector::ErrorKind;
+pub use error::RedisError;
+pub use keylane_connector::{ConfigError, ErrorKind};
 
 mod list;
 pub use list::{

@@ -14,20 +14,23 @@
 //! 3. A name that begins like one of our keys is refused. So none of them is a key of the user.
 
 use bytes::Bytes;
-
-use crate::error::ConfigError;
+use keylane_connector::ConfigError;
 
 const MARK: &[u8] = b":keylane:";
+
+pub(crate) const EMPTY: &str = "needs a name that is not empty";
+const BRACES: &str = "has braces: put text between the first two, as in {shop}orders";
+const RESERVED: &str = "begins with a tag and `:keylane:`, which keylane reserves for its keys";
 
 /// Checks a name from which keys are made.
 pub(crate) fn check(what: &'static str, name: &[u8]) -> Result<(), ConfigError> {
     if name.is_empty() {
-        return Err(ConfigError::Empty(what));
+        return Err(ConfigError::new(what, EMPTY));
     }
     let has_brace = name.iter().any(|byte| matches!(byte, b'{' | b'}'));
     match tag_of(name) {
-        None if has_brace => Err(ConfigError::Braces(what)),
-        Some(tag) if is_reserved(name, tag) => Err(ConfigError::Reserved(what)),
+        None if has_brace => Err(ConfigError::new(what, BRACES)),
+        Some(tag) if is_reserved(name, tag) => Err(ConfigError::new(what, RESERVED)),
         _ => Ok(()),
     }
 }
@@ -193,11 +196,11 @@ mod tests {
         ] {
             assert_eq!(check("list", name.as_bytes()), Ok(()), "{name}");
         }
-        assert_eq!(check("list", b""), Err(ConfigError::Empty("list")));
+        assert_eq!(check("list", b""), Err(ConfigError::new("list", EMPTY)));
         for name in ["a{}", "a}b", "}{", "{}a", "{}", "{}{x}"] {
             assert_eq!(
                 check("list", name.as_bytes()),
-                Err(ConfigError::Braces("list")),
+                Err(ConfigError::new("list", BRACES)),
                 "{name}"
             );
         }
@@ -208,7 +211,7 @@ mod tests {
         ] {
             assert_eq!(
                 check("list", name.as_bytes()),
-                Err(ConfigError::Reserved("list")),
+                Err(ConfigError::new("list", RESERVED)),
                 "{name}"
             );
         }

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use keylane_connector::ConfigError;
 use redis::{Client, IntoConnectionInfo};
 
-use crate::error::{ConfigError, RedisError};
+use crate::error::RedisError;
 use crate::link::Link;
 
 /// How long a server may take to answer, by default.
@@ -52,9 +53,9 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError::Address`] for any other form.
+    /// Returns [`ConfigError`] for any other form.
     pub fn at(address: &str) -> Result<Self, ConfigError> {
-        let client = Client::open(address).map_err(|_| ConfigError::Address)?;
+        let client = Client::open(address).map_err(|_| no_address())?;
         Ok(Self::with(Address::Server(client)))
     }
 
@@ -62,16 +63,16 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError::Address`] if there is no node, or if one does not have the form that
+    /// Returns [`ConfigError`] if there is no node, or if one does not have the form that
     /// [`at`](Self::at) takes.
     pub fn cluster<'a>(nodes: impl IntoIterator<Item = &'a str>) -> Result<Self, ConfigError> {
         let nodes = nodes
             .into_iter()
             .map(IntoConnectionInfo::into_connection_info);
         let nodes = nodes.collect::<Result<Vec<_>, _>>();
-        let nodes = nodes.map_err(|_| ConfigError::Address)?;
+        let nodes = nodes.map_err(|_| no_address())?;
         match nodes.is_empty() {
-            true => Err(ConfigError::Address),
+            true => Err(no_address()),
             false => Ok(Self::with(Address::Cluster(nodes))),
         }
     }
@@ -118,6 +119,14 @@ impl Redis {
             Address::Cluster(nodes) => Link::cluster(nodes, self.connect_timeout, limit).await,
         }
     }
+}
+
+fn no_address() -> ConfigError {
+    ConfigError::new(
+        "address",
+        "must have the form redis://user:password@host:port/database, without TLS; in the user and \
+         the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25",
+    )
 }
 
 impl fmt::Debug for Redis {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
+use keylane_connector::ConfigError;
 use keylane_source::RawMessage;
 use rdkafka::error::RDKafkaErrorCode;
 use thiserror::Error;
@@ -13,7 +14,6 @@ use thiserror::Error;
 use super::headers::{TOPIC, original};
 use crate::client;
 use crate::config::KafkaSourceBuilder;
-use crate::error::ConfigError;
 use crate::producer::{Producer, SendError};
 use crate::record::{Keyless, Maker};
 use crate::source::KafkaSource;

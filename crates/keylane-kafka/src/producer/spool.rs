@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use keylane_connector::ConfigError;
 use keylane_source::RawMessage;
 use keylane_spool::{MessageId, SinkError, SpoolSink, Spooled, async_trait};
 
 use super::builder::{ProducerBuilder, TIMEOUT};
 use super::client::Delivery;
 use super::{Producer, SendError};
-use crate::error::ConfigError;
 
 /// The header that has the [id](Spooled::id) of the message.
 const ID: &str = "keylane.id";

@@ -1,8 +1,9 @@
 //! Builds the source from its settings.
 
+use keylane_connector::ConfigError;
+
 use super::core::KafkaSource;
 use crate::config::KafkaSourceBuilder;
-use crate::error::ConfigError;
 use crate::record::{Maker, Record};
 
 impl KafkaSource {

@@ -13,13 +13,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::try_join_all;
+use keylane_connector::ConfigError;
 use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
 use redis::{Cmd, FromRedisValue, Value};
 
 use self::name::Names;
 pub(crate) use self::name::name_of_key;
-pub(crate) use crate::error::{ConfigError, RedisError};
+pub(crate) use crate::error::RedisError;
 use crate::link::Link;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
@@ -118,8 +119,8 @@ impl RedisLeases {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError::Empty`] for a namespace without a name, [`ConfigError::Braces`] for
-    /// one with braces and no text between them, and [`ConfigError::Reserved`] for one that begins
+    /// Returns [`ConfigError`] for a namespace without a name, for
+    /// one with braces and no text between them, and for one that begins
     /// like these keys.
     pub fn open(redis: &Redis, namespace: impl Into<Bytes>) -> Result<Self, ConfigError> {
         let namespace = namespace.into();
@@ -138,7 +139,7 @@ impl RedisLeases {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError::Zero`] for 0.
+    /// Returns [`ConfigError`] for 0.
     ///
     /// # Examples
     ///
@@ -154,7 +155,7 @@ impl RedisLeases {
     /// ```
     pub fn slots(self, slots: u16) -> Result<Self, ConfigError> {
         match slots {
-            0 => Err(ConfigError::Zero("slots")),
+            0 => Err(ConfigError::zero("slots")),
             _ => Ok(Self {
                 names: Names::new(self.names.namespace().clone(), slots),
                 ..self

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane_connector::ConfigError;
 
 use super::config::{ListKey, Settings};
 use super::queue::{List, ListQueue};
-use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
 
@@ -114,7 +114,7 @@ impl ListBuilder {
             ("most_bytes", settings.most_bytes == 0),
         ];
         match zeros.into_iter().find(|(_, is_zero)| *is_zero) {
-            Some((name, _)) => Err(ConfigError::Zero(name)),
+            Some((name, _)) => Err(ConfigError::zero(name)),
             None => Ok(ListQueue {
                 list: Arc::new(List::new(self.redis, self.settings)),
             }),

@@ -4,11 +4,11 @@ use std::future::pending;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use keylane_connector::ErrorKind;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::shared::{Next, Shared};
 use crate::error::RedisError;
-use keylane_connector::ErrorKind;
 
 type Answers = Result<Vec<(u32, std::time::Duration)>, RedisError>;
 

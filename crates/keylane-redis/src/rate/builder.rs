@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane_connector::ConfigError;
 
 use super::SharedRate;
 use super::bucket::Borrowing;
@@ -12,7 +13,6 @@ use super::policy::WhenAway;
 use super::server::Server;
 use super::shared::Shared;
 use super::spec::Quota;
-use crate::error::ConfigError;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
@@ -113,16 +113,16 @@ impl SharedRateBuilder {
     pub fn build(self) -> Result<SharedRate, ConfigError> {
         names::check("name", &self.name)?;
         if self.per_key.is_none() && self.total.is_none() {
-            return Err(ConfigError::Missing("`per_key` or `total`"));
+            return Err(ConfigError::new("total", "or `per_key` must be set"));
         }
         if self.borrowing.keep.is_zero() {
-            return Err(ConfigError::Zero("keep"));
+            return Err(ConfigError::zero("keep"));
         }
         if self.borrowing.keep > LONGEST_KEEP {
-            return Err(ConfigError::TooLarge("keep"));
+            return Err(ConfigError::new("keep", "is too large"));
         }
         let processes = match self.when_away {
-            WhenAway::LocalShare { processes: 0 } => return Err(ConfigError::Zero("processes")),
+            WhenAway::LocalShare { processes: 0 } => return Err(ConfigError::zero("processes")),
             WhenAway::LocalShare { processes } => processes,
             WhenAway::Stop => 1,
         };

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane_connector::ErrorKind;
 
 use super::limits::Limits;
 use super::spec::Limit;
@@ -13,7 +14,6 @@ use crate::link::Link;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
 use crate::script::Script;
-use keylane_connector::ErrorKind;
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua/take.lua")]));
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::ConfigError;
+use keylane_connector::ConfigError;
 
 /// A number of starts per period, and how many of them may come at once, over all processes.
 ///
@@ -65,7 +65,7 @@ impl Quota {
     /// takes more than 100 days.
     pub(super) fn limit(&self, setting: &'static str) -> Result<Limit, ConfigError> {
         if self.count == 0 || self.burst == Some(0) || self.period.is_zero() {
-            return Err(ConfigError::Zero(setting));
+            return Err(ConfigError::zero(setting));
         }
         let count = u128::from(self.count);
         let each = self.period.as_nanos().div_ceil(count);
@@ -78,7 +78,7 @@ impl Quota {
                 each: each as u64,
                 burst,
             }),
-            _ => Err(ConfigError::TooLarge(setting)),
+            _ => Err(ConfigError::new(setting, "is too large")),
         }
     }
 }
@@ -154,7 +154,7 @@ mod tests {
             Quota::per_second(1).burst(0),
             Quota::per(1, Duration::ZERO),
         ] {
-            let refused = Err(ConfigError::Zero("total"));
+            let refused = Err(ConfigError::zero("total"));
             assert_eq!(rate.limit("total"), refused, "{rate:?}");
         }
     }
@@ -169,7 +169,7 @@ mod tests {
             Quota::per(1, 51 * days).burst(2),
             Quota::per(u32::MAX, Duration::MAX).burst(u32::MAX),
         ] {
-            let refused = Err(ConfigError::TooLarge("total"));
+            let refused = Err(ConfigError::new("total", "is too large"));
             assert_eq!(rate.limit("total"), refused, "{rate:?}");
         }
         for rate in [

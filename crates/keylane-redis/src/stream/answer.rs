@@ -1,12 +1,12 @@
 //! Answers of the server, and the reaction when it cannot answer.
 
 use bytes::Bytes;
+use keylane_connector::ErrorKind;
 use keylane_source::SourceError;
 use redis::Value;
 
 use super::id::EntryId;
 use crate::error::RedisError;
-use keylane_connector::ErrorKind;
 
 /// The fields of an entry, in their order.
 pub(super) type Fields = Vec<(Bytes, Bytes)>;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane_connector::ConfigError;
 use keylane_leases::{LONGEST_TTL, Leases, SHORTEST_TTL};
 
 use super::fields::StreamFields;
 use super::settings::{Config, Settings, StreamStart, StreamTrim};
 use super::source::StreamSource;
-use crate::error::ConfigError;
 use crate::names;
 use crate::server::Redis;
 
@@ -62,6 +62,8 @@ impl StreamSource {
         }
     }
 }
+
+const LEASE: &str = "must be from 100 milliseconds to one day";
 
 impl StreamBuilder {
     /// Reads this stream, in addition to others. It is created if it does not exist.
@@ -188,7 +190,7 @@ impl StreamBuilder {
         let settings = &self.settings;
         names::check("group", &settings.group)?;
         if settings.streams.is_empty() {
-            return Err(ConfigError::Missing("`stream` or `partitions`"));
+            return Err(ConfigError::new("stream", "or `partitions` must be set"));
         }
         for stream in &settings.streams {
             names::check("stream", stream)?;
@@ -197,17 +199,17 @@ impl StreamBuilder {
             names::check("dead_letters", letters)?;
         }
         if settings.name.is_empty() {
-            return Err(ConfigError::Empty("name"));
+            return Err(ConfigError::new("name", crate::names::EMPTY));
         }
         let zeros = [
             ("read_ahead", settings.read_ahead == 0),
             ("trim_every", settings.trim_every.is_zero()),
         ];
         if let Some((what, _)) = zeros.into_iter().find(|(_, is_zero)| *is_zero) {
-            return Err(ConfigError::Zero(what));
+            return Err(ConfigError::zero(what));
         }
         if !(SHORTEST_TTL..=LONGEST_TTL).contains(&settings.ttl) {
-            return Err(ConfigError::Lease("lease"));
+            return Err(ConfigError::new("lease", LEASE));
         }
         Ok(StreamSource::new(Arc::new(Config {
             redis: self.redis,
@@ -238,7 +240,7 @@ mod tests {
         };
         let times = [Duration::ZERO, Duration::from_millis(99), Duration::MAX];
         for ttl in times {
-            assert_eq!(build(ttl), Err(ConfigError::Lease("lease")), "{ttl:?}");
+            assert_eq!(build(ttl), Err(ConfigError::new("lease", LEASE)), "{ttl:?}");
         }
         for ttl in [SHORTEST_TTL, LONGEST_TTL] {
             assert_eq!(build(ttl), Ok(()), "{ttl:?}");

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane_connector::ErrorKind;
 use keylane_leases::error::AcquireError;
 use keylane_leases::{Lease, Leases};
 use redis::{Value, cmd};
@@ -22,7 +23,6 @@ use super::worker::{Duty, News, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
 use crate::names;
-use keylane_connector::ErrorKind;
 
 /// The longest time between two looks at the members.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

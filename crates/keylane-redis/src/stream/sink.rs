@@ -11,11 +11,12 @@ use redis::{Cmd, Value, cmd};
 use super::fields::StreamFields;
 use super::partition::partition_of;
 use super::script::PUSH;
-use crate::error::{ConfigError, RedisError};
+use crate::error::RedisError;
 use crate::link::Link;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
+use keylane_connector::ConfigError;
 
 /// A script can pass at most this many fields to a command. An entry with more is added alone.
 const MOST_FIELDS: usize = 3_500;
@@ -79,7 +80,7 @@ impl StreamSink {
 
     fn to(redis: &Redis, streams: Vec<Bytes>) -> Result<Self, ConfigError> {
         if streams.is_empty() {
-            return Err(ConfigError::Zero("partitions"));
+            return Err(ConfigError::zero("partitions"));
         }
         streams
             .iter()

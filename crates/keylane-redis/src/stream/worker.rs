@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use keylane_connector::ErrorKind;
 use keylane_leases::Lease;
 use keylane_source::RawMessage;
 use redis::{Value, cmd};
@@ -21,7 +22,6 @@ use super::resume::Resumes;
 use super::settings::Config;
 use crate::error::RedisError;
 use crate::link::Link;
-use keylane_connector::ErrorKind;
 
 /// The pause after a server cannot do it now.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);

@@ -16,10 +16,10 @@ const CANARY: &str = "c4n4ry-s3cr3t";
 fn settings_that_make_no_sense_are_refused() {
     let redis = Redis::at("redis://localhost/").unwrap();
     let open = |namespace: &'static str| RedisLeases::open(&redis, namespace);
-    assert_eq!(open("").unwrap_err(), ConfigError::Empty("namespace"));
-    assert_eq!(open("a{}").unwrap_err(), ConfigError::Braces("namespace"));
+    assert_eq!(open("").unwrap_err().setting(), "namespace");
+    assert_eq!(open("a{}").unwrap_err().setting(), "namespace");
     let none = open("leases").unwrap().slots(0);
-    assert_eq!(none.unwrap_err(), ConfigError::Zero("slots"));
+    assert_eq!(none.unwrap_err(), ConfigError::zero("slots"));
 }
 
 #[tokio::test]

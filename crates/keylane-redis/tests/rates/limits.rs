@@ -14,32 +14,44 @@ fn settings_that_make_no_sense_are_refused() {
     let (rate, days) = (Quota::per_second(1), Duration::from_secs(24 * 3_600));
     let share = |processes| WhenAway::LocalShare { processes };
     for (builder, error) in [
-        (builder("").total(rate), ConfigError::Empty("name")),
-        (builder("a{}").total(rate), ConfigError::Braces("name")),
-        (builder("a"), ConfigError::Missing("`per_key` or `total`")),
+        (
+            builder("").total(rate),
+            ConfigError::new("name", "needs a name that is not empty"),
+        ),
+        (
+            builder("a{}").total(rate),
+            ConfigError::new(
+                "name",
+                "has braces: put text between the first two, as in {shop}orders",
+            ),
+        ),
+        (
+            builder("a"),
+            ConfigError::new("total", "or `per_key` must be set"),
+        ),
         (
             builder("a").total(Quota::per_second(0)),
-            ConfigError::Zero("total"),
+            ConfigError::zero("total"),
         ),
         (
             builder("a").per_key(rate.burst(0)),
-            ConfigError::Zero("per_key"),
+            ConfigError::zero("per_key"),
         ),
         (
             builder("a").per_key(Quota::per(1, 101 * days)),
-            ConfigError::TooLarge("per_key"),
+            ConfigError::new("per_key", "is too large"),
         ),
         (
             builder("a").total(rate).keep(Duration::ZERO),
-            ConfigError::Zero("keep"),
+            ConfigError::zero("keep"),
         ),
         (
             builder("a").total(rate).keep(2 * days),
-            ConfigError::TooLarge("keep"),
+            ConfigError::new("keep", "is too large"),
         ),
         (
             builder("a").total(rate).when_away(share(0)),
-            ConfigError::Zero("processes"),
+            ConfigError::zero("processes"),
         ),
     ] {
         let shown = format!("{builder:?}");

@@ -122,5 +122,5 @@ async fn what_cannot_be_written_is_a_typed_error() {
     let error = sink.push(&RawMessage::new("x")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
     let none = StreamSink::partitions(&redis().await, "orders", 0);
-    assert_eq!(none.unwrap_err(), ConfigError::Zero("partitions"));
+    assert_eq!(none.unwrap_err(), ConfigError::zero("partitions"));
 }
