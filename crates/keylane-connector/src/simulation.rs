@@ -304,6 +304,8 @@ struct Driver {
     settled: BTreeMap<u64, u64>,
     /// The number of expiries when the source was opened.
     expiries: u64,
+    /// How many attempts have failed, or have started and may have.
+    tried: BTreeMap<u64, u32>,
 }
 
 impl Driver {
@@ -320,6 +322,12 @@ impl Driver {
         for delivery in into.take() {
             let id = *delivery.position.id();
             assert!(!self.is_settled(id), "{id} has settled, and comes again");
+            let tried = self.tried.get(&id).copied().unwrap_or(0);
+            assert!(
+                delivery.attempts <= tried,
+                "{id}: {} of {tried} attempts",
+                delivery.attempts
+            );
             let is_held = self.held.iter().any(|(held, _)| *held.id() == id);
             assert!(!is_held, "{id} is held, and comes again in one generation");
             // It was handed over before the last call at the latest.
@@ -339,12 +347,16 @@ impl Driver {
         }
     }
 
-    async fn settle(&mut self, at: usize, outcome: Outcome) {
+    /// `outcome` is called with the number of attempts.
+    async fn settle(&mut self, at: usize, outcome: impl Fn(u32) -> Outcome) {
         if self.held.is_empty() {
             return;
         }
         let (position, expiries) = self.held.remove(at % self.held.len());
         let id = *position.id();
+        let tried = self.tried.entry(id).or_default();
+        *tried = (*tried).max(1);
+        let outcome = outcome(*tried);
         let guard = self.source.start_guard().expect("it counts starts");
         guard.settles(0, &position, outcome);
         if outcome == Outcome::Done {
@@ -381,18 +393,22 @@ impl Driver {
         match step {
             Step::Receive(room) => self.receive(room, Duration::from_secs(60)).await,
             Step::Glance(millis) => self.receive(3, Duration::from_millis(millis)).await,
-            Step::Settle(at) => self.settle(at, Outcome::Done).await,
-            Step::Return(at) => self.settle(at, Outcome::returned(1)).await,
+            Step::Settle(at) => self.settle(at, |_| Outcome::Done).await,
+            Step::Return(at) => self.settle(at, Outcome::returned).await,
             Step::Retry(at) => {
                 let Some((position, _)) = self.held.get(at) else {
                     return;
                 };
                 let guard = self.source.start_guard().expect("it counts starts");
                 let attempt = position.noted + 1;
+                let tried = self.tried.entry(*position.id()).or_default();
+                // The one before has failed.
+                *tried = (*tried).max(position.noted);
                 for _ in 0..4 {
                     if guard.starts(0, position, attempt).is_ok() {
                         let noted = self.system.server().0.noted.get(position.id()).copied();
                         assert_eq!(noted, Some(attempt), "it starts unnoted");
+                        *tried = (*tried).max(attempt);
                     }
                     tokio::task::yield_now().await;
                 }
@@ -416,6 +432,7 @@ async fn run(messages: u64, luck: Vec<Luck>, steps: Vec<Step>) {
         held: Vec::new(),
         settled: BTreeMap::new(),
         expiries: 0,
+        tried: BTreeMap::new(),
     };
     driver.open().await;
     system.server().0.luck = luck.into();
@@ -439,7 +456,7 @@ async fn run(messages: u64, luck: Vec<Luck>, steps: Vec<Step>) {
         }
         driver.receive(8, Duration::from_secs(60)).await;
         while !driver.held.is_empty() {
-            driver.settle(0, Outcome::Done).await;
+            driver.settle(0, |_| Outcome::Done).await;
         }
         if driver.confirm().await.is_err() {
             driver.open().await;

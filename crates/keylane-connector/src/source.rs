@@ -213,7 +213,8 @@ impl<S: System> Source for WorkerSource<S> {
                     && let Some(handed) = state.messages.pop_front()
                 {
                     let position = self.position(&handed);
-                    into.push(delivery(position, handed.message, handed.attempts));
+                    let attempts = self.starts.count(&handed.id, handed.attempts);
+                    into.push(delivery(position, handed.message, attempts));
                 }
                 let room = into.room();
                 let is_more = state.want(room);

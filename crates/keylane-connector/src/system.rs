@@ -27,8 +27,8 @@ use crate::letter::Why;
 /// connection is dropped as well, and the worker enters again. After a drop of another call the
 /// connection goes on: if an answer may still be on its way there, let the next call fail.
 pub trait System: Send + Sync + 'static {
-    /// The name of a message while a worker has it. Messages that are handed over again in the
-    /// order of their names.
+    /// The name of a message while a worker has it. It is the same when the message comes again to
+    /// that worker. Returned messages are asked for in the order of their names.
     type Id: Clone + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static;
 
     /// A worker: its name in the system, and what it has to remember between two exchanges. It
@@ -192,11 +192,11 @@ pub struct Handed<I> {
     pub id: I,
     /// The message.
     pub message: RawMessage,
-    /// How many attempts count so far.
+    /// How many attempts the system knows. One that was noted, and had not failed in this process
+    /// when the connection broke, does not count.
     pub attempts: u32,
     /// The last attempt that may start without a note. If it is `attempts`, each attempt is noted
-    /// before it starts; one whose note is there, and which did not start before the connection
-    /// broke, counts then.
+    /// before it starts.
     pub noted: u32,
 }
 

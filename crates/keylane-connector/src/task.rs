@@ -106,7 +106,7 @@ impl<S: System> Task<S> {
             .exchange(&mut self.link, &self.worker, &changes, most);
         let reply = exchanged.await?;
         let rest = reply.rest;
-        self.starts.notes.confirm(&changes.notes);
+        self.starts.confirm(&changes);
         drop(changes);
         let until = lease_ends_at(sent, self.system.lease());
         self.session.lock().confirm(reply, until);

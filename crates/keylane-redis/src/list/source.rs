@@ -1,6 +1,6 @@
 //! A list as a system of workers: its requests and answers.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -55,8 +55,8 @@ const WAIT: Duration = Duration::from_secs(5);
 /// The pause before a wait on a new connection.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// One hand-out of an element to a worker.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// One hand-out of an element to a worker. Two of the same element to the same worker are equal.
+#[derive(Clone, Debug)]
 pub struct HandOut {
     place: Place,
     token: Token,
@@ -67,6 +67,32 @@ impl HandOut {
     /// Returns the fencing token: it is higher than those of all earlier hand-outs of the list.
     pub fn token(&self) -> u64 {
         self.token
+    }
+}
+
+impl PartialEq for HandOut {
+    fn eq(&self, other: &Self) -> bool {
+        self.place == other.place
+    }
+}
+
+impl Eq for HandOut {}
+
+impl PartialOrd for HandOut {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for HandOut {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.place.cmp(&other.place)
+    }
+}
+
+impl Hash for HandOut {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place.hash(state);
     }
 }
 
