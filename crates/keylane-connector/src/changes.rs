@@ -42,6 +42,11 @@ impl<I> Changes<I> {
         self.done.is_empty() && self.gone.is_empty() && self.notes.is_empty()
     }
 
+    /// Returns the messages that have settled.
+    pub(crate) fn settled(&self) -> impl Iterator<Item = &I> {
+        self.done.iter().chain(&self.gone)
+    }
+
     pub(crate) fn append(&mut self, mut later: Self) {
         self.done.append(&mut later.done);
         self.gone.append(&mut later.gone);
@@ -62,6 +67,6 @@ impl<I> Changes<I> {
 impl<I: PartialEq> Changes<I> {
     /// Returns whether this message has settled.
     pub fn settles(&self, id: &I) -> bool {
-        self.done.contains(id) || self.gone.contains(id)
+        self.settled().any(|settled| settled == id)
     }
 }

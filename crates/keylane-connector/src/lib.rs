@@ -9,6 +9,9 @@ pub use outbox::Outbox;
 mod notes;
 pub use notes::Notes;
 
+mod failed;
+pub use failed::FailedAttempts;
+
 mod parts;
 pub use parts::{PartFailure, Parts};
 

@@ -126,7 +126,7 @@ impl Server {
         let Some(known) = self.workers.get_mut(&worker) else {
             return;
         };
-        for id in changes.done.iter().chain(&changes.gone) {
+        for id in changes.settled() {
             if known.held.remove(id) {
                 known.again.remove(id);
                 self.done.insert(*id);

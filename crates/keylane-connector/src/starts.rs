@@ -1,6 +1,5 @@
 //! Whether attempts may start, and go on.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use keylane_source::{Generation, Outcome, StartGuard, StartLater};
 
 use crate::changes::Changes;
+use crate::failed::FailedAttempts;
 use crate::lock::lock;
 use crate::notes::Notes;
 use crate::position::WorkerPosition;
@@ -23,13 +23,10 @@ pub(crate) struct Starts<I, E> {
     session: Mutex<Option<Arc<Session<I, E>>>>,
     /// Other workers may have the messages of this generation, and of those before.
     lost: AtomicU64,
-    /// Messages with a noted attempt that had not failed when their session ended, and the number
-    /// of failed attempts. This process lives, so the noted attempt was no crash.
-    survived: Mutex<HashMap<I, u32>>,
+    /// Of the messages whose session ended with a noted attempt, or that the system has yet to
+    /// know as settled.
+    failed: FailedAttempts<I>,
 }
-
-/// With this many, messages that have not come back to this process are forgotten.
-const MOST_SURVIVED: usize = 16_384;
 
 impl<I: Clone + Eq + Hash, E> Starts<I, E> {
     pub(crate) fn new() -> Self {
@@ -37,46 +34,26 @@ impl<I: Clone + Eq + Hash, E> Starts<I, E> {
             notes: Notes::default(),
             session: Mutex::new(None),
             lost: AtomicU64::new(0),
-            survived: Mutex::default(),
+            failed: FailedAttempts::default(),
         }
     }
 
     pub(crate) fn open(&self, session: Arc<Session<I, E>>) {
         for (id, attempts) in self.notes.extract(|_| true) {
-            self.survive(id, attempts.wanted().saturating_sub(1));
+            self.failed.lose(id, attempts);
         }
         *lock(&self.session) = Some(session);
     }
 
-    fn survive(&self, id: I, failed: u32) {
-        let mut survived = lock(&self.survived);
-        if survived.len() >= MOST_SURVIVED {
-            survived.clear();
-        }
-        survived.insert(id, failed);
-    }
-
     /// Returns how many of the attempts that the system knows count for a message.
     pub(crate) fn count(&self, id: &I, attempts: u32) -> u32 {
-        // As for nearly all messages.
-        if attempts == 0 {
-            return 0;
-        }
-        let failed = lock(&self.survived).get(id).copied();
-        // If there are more, another process has noted them.
-        let failed = failed.filter(|failed| attempts == failed.saturating_add(1));
-        failed.unwrap_or(attempts)
+        self.failed.count(id, attempts)
     }
 
     /// Records that the system knows these changes.
     pub(crate) fn confirm(&self, changes: &Changes<I>) {
         self.notes.confirm(&changes.notes);
-        let mut survived = lock(&self.survived);
-        if !survived.is_empty() {
-            for id in changes.done.iter().chain(&changes.gone) {
-                survived.remove(id);
-            }
-        }
+        self.failed.remove(changes.settled());
     }
 
     /// Marks the messages of this generation as lost: other workers may have them.
@@ -107,13 +84,8 @@ where
     }
 
     fn settles(&self, _: u32, position: &WorkerPosition<I>, outcome: Outcome) {
-        if let Some(attempt) = self.notes.remove(&position.id) {
-            // Until the system knows it.
-            let failed = match outcome {
-                Outcome::Returned { attempts } => attempts,
-                _ => attempt.wanted().saturating_sub(1),
-            };
-            self.survive(position.id.clone(), failed);
+        if let Some(attempts) = self.notes.remove(&position.id) {
+            self.failed.settle(position.id.clone(), attempts, outcome);
         }
     }
 

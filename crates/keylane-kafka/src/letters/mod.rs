@@ -36,8 +36,9 @@ use crate::producer::{Delivery, Producer, SendError};
 /// of the topics that are read. A [`Producer`] of your own has a limit as well,
 /// `message.max.bytes`.
 ///
-/// It is a sink for messages that cannot be decoded ([`RawLetterSink`](keylane_source::RawLetterSink)), and for raw messages whose
-/// handler has failed ([`DeadLetterSink`](keylane_source::DeadLetterSink)). For handlers of other messages use
+/// It is a sink for messages that cannot be decoded
+/// ([`RawLetterSink`](keylane_source::RawLetterSink)), and for raw messages whose handler has failed
+/// ([`DeadLetterSink`](keylane_source::DeadLetterSink)). For handlers of other messages use
 /// [`KafkaSourceBuilder::dead_letters`](crate::KafkaSourceBuilder::dead_letters) with
 /// [`OnExhausted::AtSource`](keylane::OnExhausted::AtSource).
 ///

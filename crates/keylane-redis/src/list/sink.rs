@@ -28,11 +28,11 @@ letter_sinks! {
 
 #[cfg(feature = "spool")]
 mod spool {
+    use keylane_connector::ErrorKind;
     use keylane_spool::{SinkError, SpoolSink, Spooled, async_trait};
 
     use super::ListQueue;
     use crate::spooled;
-    use keylane_connector::ErrorKind;
 
     /// A list as the target of a [`Spool`](keylane_spool::Spool). A batch is written as a whole, in
     /// one step. The id of the spool is the id of the message, as its 24 bytes: a message that is

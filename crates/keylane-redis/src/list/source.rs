@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use keylane_connector::{
-    Changes, End, Entry, Handed, Memory, Reply, Rest, System, Why, WorkerPosition, WorkerSource,
-    worker_source,
+    Changes, End, Entry, ErrorKind, Handed, Memory, Reply, Rest, System, Why, WorkerPosition,
+    WorkerSource, worker_source,
 };
 use keylane_source::{Features, RawMessage};
 use redis::{FromRedisValue, Value, cmd, from_redis_value};
@@ -21,7 +21,6 @@ use super::record::{decode, key_of, letter_head};
 use super::script::{ENTER, LEAVE, LETTER, REREAD, TURN, run, tagged};
 use crate::error::RedisError;
 use crate::link::Link;
-use keylane_connector::ErrorKind;
 
 worker_source! {
     /// The elements of a list, as a source for a dispatcher. Created by

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use keylane_connector::Notes;
+use keylane_connector::{FailedAttempts, Notes};
 use keylane_leases::Lease;
 use keylane_source::{Generation, Outcome, StartGuard, StartLater};
 
@@ -18,13 +18,10 @@ use super::position::StreamPosition;
 pub(super) struct Starts {
     notes: Notes<StreamPosition>,
     owners: Mutex<Owners>,
-    /// Entries that were lost while a noted attempt had not failed, or not even started, with the
-    /// number of failed attempts. This process lives, so the noted attempt was no crash.
-    survived: Mutex<HashMap<(u32, EntryId), u32>>,
+    /// Of the entries whose generation ended with a noted attempt, or that the server has yet to
+    /// know as settled, by the number of their stream.
+    failed: FailedAttempts<(u32, EntryId)>,
 }
-
-/// With this many, entries that have not come back to this process are forgotten.
-const MOST_SURVIVED: usize = 16_384;
 
 #[derive(Debug, Default)]
 struct Owners {
@@ -62,41 +59,19 @@ impl Starts {
     pub(super) fn end(&self, generation: Generation) {
         lock(&self.owners).end(generation);
         let ended = self.notes.extract(|of| of.generation == generation);
-        for (of, attempt) in ended {
-            self.survive(&of, attempt.wanted().saturating_sub(1));
+        for (of, attempts) in ended {
+            self.failed.lose((of.stream, of.id), attempts);
         }
-    }
-
-    fn survive(&self, of: &StreamPosition, failed: u32) {
-        let mut survived = lock(&self.survived);
-        if survived.len() >= MOST_SURVIVED {
-            survived.clear();
-        }
-        survived.insert((of.stream, of.id), failed);
     }
 
     /// Returns how many of the attempts that the server knows count for an entry.
     pub(super) fn count(&self, stream: u32, id: EntryId, noted: u32) -> u32 {
-        // As for each new entry.
-        if noted == 0 {
-            return 0;
-        }
-        let survived = lock(&self.survived);
-        let failed = survived.get(&(stream, id)).copied();
-        // If there are more, another process has noted them.
-        failed
-            .filter(|failed| noted == failed.saturating_add(1))
-            .unwrap_or(noted)
+        self.failed.count(&(stream, id), noted)
     }
 
     /// Records that the server knows the attempts at these entries.
     pub(super) fn told(&self, stream: u32, ids: impl Iterator<Item = EntryId>) {
-        let mut survived = lock(&self.survived);
-        if !survived.is_empty() {
-            for id in ids {
-                survived.remove(&(stream, id));
-            }
-        }
+        self.failed.remove(ids.map(|id| (stream, id)));
     }
 
     /// Records that the server has noted these attempts.
@@ -127,13 +102,9 @@ impl StartGuard<StreamPosition> for Starts {
     }
 
     fn settles(&self, _: u32, position: &StreamPosition, outcome: Outcome) {
-        if let Some(attempt) = self.notes.remove(position) {
-            // Until the server knows it.
-            let failed = match outcome {
-                Outcome::Returned { attempts, .. } => attempts,
-                _ => attempt.wanted().saturating_sub(1),
-            };
-            self.survive(position, failed);
+        if let Some(attempts) = self.notes.remove(position) {
+            let of = (position.stream, position.id);
+            self.failed.settle(of, attempts, outcome);
         }
     }
 

@@ -63,7 +63,7 @@
 // **What of an attempt that was noted, and its connection broke?**
 // While the process lives it knows that the attempt has not failed, and does not count it. If the
 // entry goes to another process, the attempt counts: it cannot be told from a crash
-// (`Starts::survive`).
+// (`FailedAttempts`).
 //
 // **What if a connection breaks?**
 // The source is opened again and goes on under the leases that it had, so no other process comes

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keylane_connector::{Why, letter_sinks};
+use keylane_connector::{ConfigError, Why, letter_sinks};
 use keylane_source::RawMessage;
 use redis::{Cmd, Value, cmd};
 
@@ -16,7 +16,6 @@ use crate::link::Link;
 use crate::names;
 use crate::reconnecting_link::ReconnectingLink;
 use crate::server::Redis;
-use keylane_connector::ConfigError;
 
 /// A script can pass at most this many fields to a command. An entry with more is added alone.
 const MOST_FIELDS: usize = 3_500;
@@ -32,8 +31,8 @@ type Encoded = (usize, Vec<(Bytes, Bytes)>);
 ///
 /// It is also a sink for dead letters: for messages that cannot be decoded, and for raw messages
 /// whose handler has failed. Such a letter may be written twice if its call is dropped, or its
-/// answer lost. A letter that a source keeps [in its own
-/// step](crate::StreamBuilder::dead_letters) is never written twice.
+/// answer lost. A letter that a source keeps
+/// [in its own step](crate::StreamBuilder::dead_letters) is never written twice.
 ///
 /// # Examples
 ///
@@ -225,11 +224,11 @@ letter_sinks!(StreamSink, keep_letter);
 
 #[cfg(feature = "spool")]
 mod spool {
+    use keylane_connector::ErrorKind;
     use keylane_spool::{SinkError, SpoolSink, Spooled, async_trait};
 
     use super::StreamSink;
     use crate::spooled;
-    use keylane_connector::ErrorKind;
 
     /// A stream as the target of a [`Spool`](keylane_spool::Spool). The id of the spool is the id
     /// of the message, as its 24 bytes: a message that is written a second time, after a crash or a
