@@ -38,13 +38,13 @@ pub(crate) fn rebalances() -> u64 {
 
 fn builder(stage: &Stage, protocol: Protocol) -> KafkaSourceBuilder {
     let topic = &stage.topic;
+    // A broker that is slow for some seconds takes out no member.
+    let patient = || topic.builder().property("session.timeout.ms", "30000");
     match protocol {
-        Protocol::Eager => topic
-            .builder()
-            .property("partition.assignment.strategy", "range"),
-        Protocol::Cooperative => topic
-            .builder()
-            .property("partition.assignment.strategy", "cooperative-sticky"),
+        Protocol::Eager => patient().property("partition.assignment.strategy", "range"),
+        Protocol::Cooperative => {
+            patient().property("partition.assignment.strategy", "cooperative-sticky")
+        }
         Protocol::New => topic
             .builder_of_new_protocol(topic.kafka.bootstrap())
             .property("group.protocol", "consumer"),
