@@ -37,6 +37,7 @@ mod session;
 mod starts;
 
 mod lock;
+pub use lock::lock;
 
 #[cfg(test)]
 mod simulation;

@@ -40,8 +40,8 @@
 mod inbox;
 pub use inbox::Inbox;
 
-mod builder;
-pub use builder::InboxBuilder;
+mod config;
+pub use config::InboxBuilder;
 
 mod message;
 pub use message::{Header, MessageId, NewMessage, StoredMessage};

@@ -11,13 +11,13 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
+use crate::core::MetadataFull;
+use crate::core::{OnOvertaken, StartAt};
 use crate::error::{no_brokers, of_client, refused};
 use crate::letters::DeadLetterTopic;
 use crate::metadata::MOST_CHARS;
-use crate::partition::MetadataFull;
 use crate::producer::Producer;
 use crate::record::Keyless;
-use crate::start::{OnOvertaken, StartAt};
 
 /// Properties of the client that only the source may set, each with the reason.
 const REFUSED: [(&str, &str); 8] = [
@@ -314,7 +314,7 @@ impl KafkaSourceBuilder {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("enable.partition.eof", "false")
-            // If the offset is not in the log any more, this crate decides: see `start.rs`.
+            // If the offset is not in the log any more, this crate decides: see `core/start.rs`.
             .set("auto.offset.reset", "earliest");
         // Sets names and values one by one.
         client

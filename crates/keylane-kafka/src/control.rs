@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use keylane_connector::PartFailure;
 use tokio::sync::Notify;
 
-use crate::lock::lock;
+use keylane_connector::lock;
 
 /// A handle to a [`KafkaSource`](crate::KafkaSource) that is consumed. It shows how far the
 /// partitions are, and pauses and resumes them. It can be cloned. Get it from

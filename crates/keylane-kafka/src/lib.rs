@@ -2,9 +2,9 @@
 
 // # How it works
 //
-// The files that decide know no client. `partition.rs` says what of one partition is open and what
-// is to be committed. `assignment.rs` has the partitions that are ours, each in its generation.
-// `source/` is the task of the driver, and `client/` speaks with the brokers.
+// `core/` decides, and knows no client: `core/partition.rs` says what of one partition is open and
+// what is to be committed, and `core/assignment.rs` has the partitions that are ours, each in its
+// generation. `source/` is the task of the driver, and `link/` speaks with the brokers.
 //
 // The crate knows the metadata of commits in the format of Parallel Consumer (`metadata/`), and
 // `keylane_source::frontier`.
@@ -73,20 +73,12 @@ pub use keylane_connector::{ConfigError, PartFailure};
 mod record;
 pub use record::{Keyless, Place, Record};
 
-// Pure decisions, without a client.
-mod assignment;
-pub use assignment::KafkaPosition;
-mod partition;
-pub use partition::MetadataFull;
-mod start;
-pub use start::{OnOvertaken, StartAt};
+mod core;
+pub use core::{KafkaPosition, MetadataFull, OnOvertaken, StartAt};
 
 pub mod metadata;
 
-// Communication with the brokers.
-mod client;
-
-mod lock;
+mod link;
 
 mod log;
 

@@ -5,7 +5,7 @@
 // Each part begins with a page of its own: `leases/mod.rs`, and `inbox/mod.rs`. These hold for
 // both:
 //
-// - *A connection goes back only when its call has come to an end* (`lent.rs`). A future of sqlx
+// - *A connection goes back only when its call has come to an end* (`link.rs`). A future of sqlx
 //   that is dropped in a `begin` leaves the connection in a transaction that its pool does not
 //   know.
 // - *An error of the session closes it* (`is_of_session`). A refused statement leaves its
@@ -31,7 +31,7 @@ pub use inbox::{
 
 pub mod error;
 
-mod lent;
+mod link;
 mod literals;
 mod migrations;
 mod times;

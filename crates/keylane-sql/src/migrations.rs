@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::tables::{Quote, Tables};
 
 /// The statements of one migration. They can be repeated: MySQL commits after each of them.

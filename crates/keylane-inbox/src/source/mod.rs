@@ -12,13 +12,11 @@ pub use reader::InboxSource;
 mod position;
 pub use position::InboxPosition;
 
-mod pages;
+mod core;
 
-mod backlog;
-
-mod done;
+mod settle;
 
 mod guard;
 
-mod settings;
-pub use settings::SourceSettings;
+mod config;
+pub use config::SourceSettings;

@@ -12,11 +12,11 @@ use keylane_source::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::done::DoneWrites;
+use super::config::SourceSettings;
+use super::core::{PageEntry, Pages};
 use super::guard::MarkGuard;
-use super::pages::{PageEntry, Pages};
 use super::position::InboxPosition;
-use super::settings::SourceSettings;
+use super::settle::DoneWrites;
 use crate::attempts::Marks;
 use crate::error::StoreError;
 use crate::inbox::Inbox;

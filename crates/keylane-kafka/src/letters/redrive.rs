@@ -1,19 +1,19 @@
 //! Sends letters back to their original topics.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{self, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
-use keylane_connector::ConfigError;
+use keylane_connector::{ConfigError, lock};
 use keylane_source::RawMessage;
 use rdkafka::error::RDKafkaErrorCode;
 use thiserror::Error;
 
 use super::headers::{TOPIC, original};
-use crate::client;
 use crate::config::KafkaSourceBuilder;
+use crate::link;
 use crate::producer::{Producer, SendError};
 use crate::record::{Keyless, Maker};
 use crate::source::KafkaSource;
@@ -187,7 +187,7 @@ impl Redrive {
             },
         };
         let config = self.source.clone().check()?;
-        let progress = client::Progress::open(&config, &self.letters).await;
+        let progress = link::Progress::open(&config, &self.letters).await;
         let mut progress = progress.map_err(|error| unreadable(error.to_string()))?;
 
         let failure = Arc::new(Mutex::new(None));
@@ -199,7 +199,7 @@ impl Redrive {
                 let gone = send_back(&producer, to.as_deref(), &letter).await;
                 if let Err(error) = &gone {
                     let text = Some(error.to_string());
-                    *seen.lock().unwrap_or_else(PoisonError::into_inner) = text;
+                    *lock(&seen) = text;
                 }
                 gone
             }
@@ -217,7 +217,7 @@ impl Redrive {
         let intake = intake.map_err(|error| unreadable(error.to_string()))?;
         let ended = loop {
             if letters.stats().halted > 0 {
-                let why = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                let why = lock(&failure);
                 break Ended::Stopped(why.clone().unwrap_or_default());
             }
             // The source would try for ever.

@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use bytes::Bytes;
-use keylane_connector::ConfigError;
+use keylane_connector::{ConfigError, lock};
 use keylane_source::RawMessage;
 use keylane_spool::{MessageId, SinkError, SpoolSink, Spooled, async_trait};
 
@@ -91,7 +91,7 @@ impl SpoolTopic {
     }
 
     fn begun(&self) -> std::sync::MutexGuard<'_, HashMap<MessageId, Delivery>> {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.begun)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use keylane_source::Generation;
 
-use crate::assignment::Assignment;
+use crate::core::Assignment;
 
 /// By topic and number of the partition.
 type Offsets = HashMap<(Arc<str>, i32), u64>;

@@ -2,7 +2,7 @@
 
 use keylane_connector::ConfigError;
 
-use super::core::KafkaSource;
+use super::state::KafkaSource;
 use crate::config::KafkaSourceBuilder;
 use crate::record::{Maker, Record};
 

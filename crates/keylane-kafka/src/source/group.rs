@@ -7,16 +7,16 @@ use keylane_source::{Received, SourceError};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::Instant;
 
-use super::core::{KafkaSource, not_open};
 use super::failures::Trouble;
 use super::intake::PartitionIntake;
 use super::job::job;
 use super::starting::Waiting;
-use crate::assignment::KafkaPosition;
-use crate::client::{Answered, Found, News, Rules, ask_for_starts};
+use super::state::{KafkaSource, not_open};
 use crate::control::Overtaken;
-use crate::partition::Start;
-use crate::start::Begin;
+use crate::core::Begin;
+use crate::core::KafkaPosition;
+use crate::core::Start;
+use crate::link::{Answered, Found, News, Rules, ask_for_starts};
 
 /// The pause before the start of a partition is asked for again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);

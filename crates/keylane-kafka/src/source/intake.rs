@@ -3,9 +3,9 @@
 use keylane_source::frontier::{DeliverError, Delivered};
 use keylane_source::{Deliveries, Delivery};
 
-use crate::assignment::{Assigned, KafkaPosition};
-use crate::client::{Fetched, Ownership, Prefetched};
 use crate::control::Overtaken;
+use crate::core::{Assigned, KafkaPosition};
+use crate::link::{Fetched, Ownership, Prefetched};
 
 /// The intake of a partition.
 pub(super) struct PartitionIntake<M> {

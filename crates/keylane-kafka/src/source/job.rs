@@ -2,18 +2,18 @@
 
 use keylane_source::SourceError;
 
-use crate::client::{self, Job};
+use crate::link::{self, Job};
 
 pub(super) fn job<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Job<T>, SourceError> {
-    client::job(run).map_err(SourceError::failed)
+    link::job(run).map_err(SourceError::failed)
 }
 
 pub(super) async fn blocking<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {
-    client::blocking(run).await.map_err(SourceError::failed)
+    link::blocking(run).await.map_err(SourceError::failed)
 }
 
 /// Waits for a job in another thread, and removes it.

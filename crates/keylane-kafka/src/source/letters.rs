@@ -7,9 +7,9 @@ use keylane_connector::Why;
 use keylane_source::{RawMessage, SourceError, SourceLetter};
 use tokio::time::timeout;
 
-use super::core::KafkaSource;
 use super::job::blocking;
-use crate::assignment::KafkaPosition;
+use super::state::KafkaSource;
+use crate::core::KafkaPosition;
 use crate::producer::Delivery;
 use crate::record::{Keyless, Maker, Place};
 

@@ -15,21 +15,21 @@
 
 mod anew;
 mod builder;
-mod core;
 mod failures;
 mod group;
 mod intake;
 mod job;
 mod letters;
-mod offsets;
 mod probe;
 mod receiving;
 mod refused;
 mod rereading;
+mod settle;
 mod starting;
+mod state;
 mod status;
 
-pub use core::KafkaSource;
+pub use state::KafkaSource;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,9 +41,9 @@ use keylane_source::{
 use rdkafka::consumer::Consumer as _;
 use tokio::time::timeout;
 
-use crate::assignment::KafkaPosition;
-use crate::client::{Prefetcher, Session, at_first_start};
-use crate::start::StartAt;
+use crate::core::KafkaPosition;
+use crate::core::StartAt;
+use crate::link::{Prefetcher, Session, at_first_start};
 
 /// How long the brokers have to answer when the source is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

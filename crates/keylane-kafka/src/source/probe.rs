@@ -6,7 +6,7 @@ use std::time::Duration;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::KafkaResult;
 
-use crate::client::{Consumer, NO_LEADER};
+use crate::link::{Consumer, NO_LEADER};
 
 /// How long the brokers have until one of them answers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

@@ -7,16 +7,16 @@ use keylane_source::{Deliveries, Received, SourceError};
 use rdkafka::error::KafkaResult;
 use tokio::time::{Instant, sleep_until};
 
-use super::core::KafkaSource;
 use super::failures::Trouble;
 use super::intake::Taken;
 use super::job::{finished, job};
 use super::probe::{Probed, probe};
 use super::refused::Refusal;
+use super::state::KafkaSource;
 use super::status::PUBLISH_EVERY;
-use crate::assignment::KafkaPosition;
-use crate::client::{Answer, Job, Prefetcher};
-use crate::partition::Start;
+use crate::core::KafkaPosition;
+use crate::core::Start;
+use crate::link::{Answer, Job, Prefetcher};
 
 /// Most records that one call hands over, so that news of the group is heard in between.
 const AT_ONCE: usize = 2_048;

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::failures::{Failures, Trouble};
 use super::job::job;
-use crate::client::{Consumer, Job};
 use crate::config::Config;
+use crate::link::{Consumer, Job};
 
 /// The timeout of the request about one topic.
 const ASKED_FOR: Duration = Duration::from_secs(3);

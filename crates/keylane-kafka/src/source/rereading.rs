@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use keylane_source::{Deliveries, Delivery, SourceError};
 use rdkafka::error::KafkaResult;
 
-use super::core::KafkaSource;
 use super::job::blocking;
-use crate::assignment::KafkaPosition;
-use crate::client::{Reader, size};
+use super::state::KafkaSource;
+use crate::core::KafkaPosition;
+use crate::link::{Reader, size};
 
 impl<M: Send + 'static> KafkaSource<M> {
     pub(super) async fn read_again(

@@ -6,8 +6,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
-use crate::client::{Answered, Answers, Found};
 use crate::control::Overtaken;
+use crate::link::{Answered, Answers, Found};
 
 /// The partitions that are not read yet. A partition that waits does not hold up the others.
 pub(super) struct Starting {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use rdkafka::consumer::Consumer as _;
 use tokio::time::Instant;
 
-use super::core::KafkaSource;
 use super::failures::Trouble;
-use crate::client::{Known, NO_LEADER};
+use super::state::KafkaSource;
 use crate::control::PartitionStatus;
+use crate::link::{Known, NO_LEADER};
 
 /// The interval at which the status of the partitions is published.
 pub(super) const PUBLISH_EVERY: Duration = Duration::from_millis(500);

@@ -2,13 +2,13 @@
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use keylane_connector::{
     Changes, End, Entry, ErrorKind, Handed, Memory, Reply, Rest, System, Why, WorkerPosition,
-    WorkerSource, worker_source,
+    WorkerSource, lock, worker_source,
 };
 use keylane_source::{Features, RawMessage};
 use redis::{FromRedisValue, Value, cmd, from_redis_value};
@@ -124,7 +124,7 @@ impl ListWorker {
     }
 
     fn progress<T>(&self, look: impl FnOnce(&mut Progress) -> T) -> T {
-        look(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut lock(&self.progress))
     }
 }
 

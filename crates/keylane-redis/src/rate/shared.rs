@@ -6,7 +6,7 @@
 //! runtime ends, or stops running, the waiting callers start another task in their own.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use super::limits::{Limits, Local};
 use super::policy::WhenAway;
 use super::server::Server;
 use crate::error::RedisError;
+use keylane_connector::lock;
 
 /// Most keys in a call.
 const AT_ONCE: usize = 500;
@@ -145,7 +146,7 @@ impl Shared {
         // Without a rate per key all keys are one.
         let key = self.limits.per_key.map_or(&b""[..], |_| key);
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         self.sweep(&mut state, now);
         let stopped = self.stopped(&state, now).map(|away| away.error.clone());
         let key = match state.keys.get_key_value(key) {
@@ -181,7 +182,7 @@ impl Shared {
     /// runtime does not run, starts another task, which replaces it.
     pub(super) fn look_after(&self, start: impl FnOnce(u64)) {
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let late = self.borrowing.keep * 2;
         if state.asker.is_some_and(|asker| now < asker.expected + late) {
             return;
@@ -234,7 +235,7 @@ impl Shared {
     pub(super) fn next(self: &Arc<Self>, number: u64, is_probing: bool) -> Next {
         let now = Instant::now();
         let mut told = Told::new();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.is_asked_by(number) {
             return Next::End;
         }
@@ -292,7 +293,7 @@ impl Shared {
 
     /// Whether to probe if the server is back, while each process uses its share.
     pub(super) fn is_probe_due(&self) -> bool {
-        let retry_at = self.shares_until(&self.state());
+        let retry_at = self.shares_until(&lock(&self.state));
         retry_at.is_some_and(|at| at <= Instant::now())
     }
 
@@ -354,7 +355,7 @@ impl Shared {
     ) {
         let now = Instant::now();
         let mut told = Told::new();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.is_asked_by(number) {
             // Its permits are lost.
             return;
@@ -429,7 +430,7 @@ impl Shared {
     fn put_back(self: &Arc<Self>, key: &Bytes, until: Instant) {
         let now = Instant::now();
         let mut told = Told::new();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if let Some(entry) = state.keys.get_mut(key) {
             entry.bucket.put_back(until);
             self.deliver(entry, key, now, &mut told);
@@ -441,7 +442,7 @@ impl Shared {
     /// Handles the end of a task before it was done, with its runtime. Wakes the callers that wait;
     /// the first of them starts another task.
     pub(super) fn asker_is_gone(&self, number: u64) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.is_asked_by(number) {
             return;
         }
@@ -459,7 +460,7 @@ impl Shared {
 
     /// Closes the state: there is no handle any more, and so no caller.
     pub(super) fn close(&self) {
-        self.state().due.clear();
+        lock(&self.state).due.clear();
         self.wake.notify_one();
     }
 
@@ -489,11 +490,7 @@ impl Shared {
     /// Returns the number of known keys.
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
-        self.state().keys.len()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).keys.len()
     }
 }
 
@@ -657,7 +654,7 @@ mod tests {
         let answer = Ok(vec![(1, Duration::ZERO)]);
         shared.answered(1, &[(key.clone(), 1)], sent, answer);
         drop(told);
-        let mut state = shared.state();
+        let mut state = lock(&shared.state);
         let bucket = &mut state.keys.get_mut(&key).unwrap().bucket;
         let until = sent + shared.borrowing.keep;
         assert_eq!(bucket.take(sent, shared.borrowing), Some(until));
@@ -688,7 +685,7 @@ mod tests {
             let call = rate.acquire("");
             assert!(futures::FutureExt::now_or_never(call).is_none());
         }
-        let state = rate.handle.shared.state();
+        let state = lock(&rate.handle.shared.state);
         assert!(state.keys[&Bytes::new()].waiting.len() < 40);
         assert!(!stays.is_finished());
     }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use keylane_connector::ConfigError;
 use keylane_leases::{LONGEST_TTL, Leases, SHORTEST_TTL};
 
-use super::fields::StreamFields;
-use super::settings::{Config, Settings, StreamStart, StreamTrim};
+use super::config::{Config, Settings, StreamStart, StreamTrim};
+use super::record::StreamFields;
 use super::source::StreamSource;
 use crate::names;
 use crate::server::Redis;

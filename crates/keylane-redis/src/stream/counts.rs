@@ -1,6 +1,8 @@
 //! The counters of a source.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use keylane_connector::lock;
 
 /// The counters of a source, over all its streams.
 #[non_exhaustive]
@@ -34,11 +36,11 @@ pub(super) struct Counters(Arc<Mutex<StreamCounts>>);
 
 impl Counters {
     pub(super) fn add(&self, add: impl FnOnce(&mut StreamCounts)) {
-        add(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        add(&mut lock(&self.0));
     }
 
     pub(super) fn get(&self) -> StreamCounts {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0)
     }
 }
 

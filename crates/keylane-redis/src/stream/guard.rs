@@ -4,15 +4,15 @@
 //! dies with it, the entry is pending, and the next owner of the stream notes each attempt at it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use keylane_connector::{FailedAttempts, Notes};
+use keylane_connector::{FailedAttempts, Notes, lock};
 use keylane_leases::Lease;
 use keylane_source::{Generation, Outcome, StartGuard, StartLater};
 
 use super::id::EntryId;
-use super::outbox::StreamOutbox;
 use super::position::StreamPosition;
+use super::settle::StreamOutbox;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {
@@ -78,10 +78,6 @@ impl Starts {
     pub(super) fn note(&self, notes: &[(StreamPosition, u32)]) {
         self.notes.confirm(notes);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StartGuard<StreamPosition> for Starts {

@@ -9,15 +9,15 @@ use keylane_source::{
 };
 use tokio::sync::{mpsc, oneshot};
 
+use super::core::Flow;
+use super::core::{Owned, Phase};
+use super::core::{Resume, Resumes};
 use super::counts::Counters;
-use super::flow::Flow;
 use super::guard::Starts;
 use super::id::EntryId;
 use super::lease::{StreamLease, TenureId};
-use super::outbox::StreamOutbox;
-use super::owned::{Owned, Phase};
 use super::position::StreamPosition;
-use super::resume::{Resume, Resumes};
+use super::settle::StreamOutbox;
 use super::worker::{Entry, Gained, Order, Task};
 
 /// Most entries that one call hands over, so that news of the tasks is heard in between.

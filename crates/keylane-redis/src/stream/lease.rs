@@ -11,12 +11,12 @@ use redis::{Cmd, RedisResult, Value, cmd, pipe};
 use super::answer::{
     Failure, Fields, bytes, entries, fields, id, incomprehensible, list, number, read_of_one, tuple,
 };
-use super::cursor::Page;
+use super::config::StreamStart;
+use super::core::Page;
+use super::core::{Resume, Seen};
 use super::id::EntryId;
 use super::origin::Origin;
-use super::resume::{Resume, Seen};
 use super::script::{CHECK, CHECKED, LEAVE, LETTER, PAGE, TAKE, TELL, TRIM, run};
-use super::settings::StreamStart;
 use crate::link::Link;
 use crate::names;
 use crate::script::Script;

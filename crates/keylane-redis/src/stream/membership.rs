@@ -2,11 +2,11 @@
 //! its share of the streams, and gives up surplus ones.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane_connector::ErrorKind;
+use keylane_connector::{ErrorKind, lock};
 use keylane_leases::error::AcquireError;
 use keylane_leases::{Lease, Leases};
 use redis::{Value, cmd};
@@ -15,10 +15,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use super::answer::{Failure, bytes, incomprehensible, list, tuple};
+use super::core::{order, quota};
 use super::lease::Place;
 use super::owner::own;
 use super::script::{JOIN, run};
-use super::share::{order, quota};
 use super::worker::{Duty, News, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
@@ -37,14 +37,11 @@ pub(super) struct Member(Arc<Mutex<Option<Bytes>>>);
 
 impl Member {
     fn name(&self) -> Option<Bytes> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.0).clone()
     }
 
     fn set(&self, name: Bytes) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(name);
+        *lock(&self.0) = Some(name);
     }
 
     /// Leaves the group of members at once.

@@ -10,14 +10,13 @@
 //!
 //! # Where to look
 //!
-//! - `settings.rs` has the settings, and `builder.rs` sets them. `source.rs` is the task of the
+//! - `config.rs` has the settings, and `builder.rs` sets them. `source.rs` is the task of the
 //!   driver, `held.rs` the streams that it owns, and `session.rs` one opening of it.
-//! - `membership.rs` joins the members of the group and acquires streams; `share.rs` decides how
-//!   many.
-//! - `owner.rs` is the task of one stream, `reader.rs` reads it ahead, and `sender.rs` sends the
-//!   settlements in `outbox.rs` to the server. `flow.rs` limits how far they are apart.
-//! - `cursor.rs` decides in which order a stream is read, and `owned.rs` which entries are handed
-//!   over: both are independent of a server.
+//! - `membership.rs` joins the members of the group and acquires streams.
+//! - `owner.rs` is the task of one stream, and `reader.rs` reads it ahead. `settle/` sends the
+//!   settlements to the server.
+//! - `core/` decides without a server: how many streams a member has, in which order a stream is
+//!   read, which entries are handed over, and how far reading and settling may be apart.
 //! - `lease.rs` has the calls of an owner to the server, with the scripts in `lua/`.
 //!
 //! # Why the order of a key holds
@@ -46,7 +45,7 @@
 //
 // **And by `XREADGROUP`, which compares nothing?**
 // It may take entries, all above those that the owner has handed over. Each read asks for the first
-// entry that is pending above those, and takes the entries between first (`cursor.rs`).
+// entry that is pending above those, and takes the entries between first (`core/cursor.rs`).
 //
 // **Why does nothing wait in `XREADGROUP`?**
 // A process that is stopped there would take entries when it is gone. `XREAD` waits, and takes
@@ -73,7 +72,7 @@
 // **What if one stream cannot be read?**
 // It fails alone, as a part of the source. Its owner keeps it and tries again, until it works or is
 // too much for this member. An ack that is refused loses the stream, so that the acks of the others
-// do not wait behind it (`Worker::bear`, `tell` in `sender.rs`).
+// do not wait behind it (`Worker::bear`, `tell` in `settle/sender.rs`).
 //
 // **What if the members of the group cannot be looked at?**
 // The source goes on with those that it knew. The leases see to it that a stream has one owner. The
@@ -86,8 +85,8 @@
 mod builder;
 pub use builder::StreamBuilder;
 
-mod settings;
-pub use settings::{StreamStart, StreamTrim};
+mod config;
+pub use config::{StreamStart, StreamTrim};
 
 mod source;
 pub use source::StreamSource;
@@ -108,28 +107,22 @@ pub use partition::partition_of;
 
 mod origin;
 
-mod fields;
-pub use fields::StreamFields;
+mod record;
+pub use record::StreamFields;
 
 mod counts;
 pub use counts::{StreamCounts, StreamWatch};
 
 // The tasks.
 mod membership;
-mod outbox;
 mod owner;
 mod reader;
-mod sender;
 mod session;
 mod worker;
 
-// Pure decisions, without a server.
-mod cursor;
-mod flow;
+mod core;
 mod guard;
-mod owned;
-mod resume;
-mod share;
+mod settle;
 
 // Communication with the server.
 mod answer;

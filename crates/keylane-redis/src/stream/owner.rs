@@ -7,12 +7,12 @@ use keylane_leases::Lease;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use super::flow::Flow;
+use super::config::StreamTrim;
+use super::core::Flow;
 use super::lease::{Place, StreamLease, TakenOver};
-use super::outbox::StreamOutbox;
 use super::reader::{Ended, Reader};
-use super::sender::tell;
-use super::settings::StreamTrim;
+use super::settle::StreamOutbox;
+use super::settle::tell;
 use super::worker::{Duty, Gained, LONG_PAUSE, News, Order, Task, Worker};
 
 /// Owns a stream until its lease is lost, or the source gives it up. `let_go` gives up a stream

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::answer::Failure;
-use super::cursor::{Cursor, Next};
-use super::flow::Flow;
+use super::core::Flow;
+use super::core::Seen;
+use super::core::{Cursor, Next};
 use super::id::EntryId;
 use super::lease::{Found, Paged, Refused, StreamLease, wait};
-use super::resume::Seen;
 use super::worker::{Duty, Entry, News, PAUSE, Worker};
 use crate::error::RedisError;
 use crate::link::Link;

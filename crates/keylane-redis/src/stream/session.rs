@@ -11,12 +11,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::config::Config;
+use super::core::Resumes;
 use super::counts::Counters;
 use super::guard::Starts;
 use super::lease::Acked;
 use super::membership::{Member, Membership};
-use super::resume::Resumes;
-use super::settings::Config;
 use super::worker::{News, Worker};
 use crate::error::RedisError;
 use crate::leases::RedisLeases;

@@ -8,8 +8,8 @@ use keylane_connector::{ConfigError, Why, letter_sinks};
 use keylane_source::RawMessage;
 use redis::{Cmd, Value, cmd};
 
-use super::fields::StreamFields;
 use super::partition::partition_of;
+use super::record::StreamFields;
 use super::script::PUSH;
 use crate::error::RedisError;
 use crate::link::Link;

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::Failure;
+use super::config::Config;
 use super::counts::StreamWatch;
 use super::held::HeldStreams;
 use super::id::EntryId;
@@ -26,7 +27,6 @@ use super::origin;
 use super::partition::share_slot;
 use super::position::StreamPosition;
 use super::session::{Lasting, Session, default_leases};
-use super::settings::Config;
 use super::worker::{AGAIN_FOR, News, PAUSE};
 use crate::error::RedisError;
 

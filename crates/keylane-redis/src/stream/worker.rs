@@ -1,10 +1,10 @@
 //! The state that the tasks of a source share, and their messages to it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keylane_connector::ErrorKind;
+use keylane_connector::{ErrorKind, lock};
 use keylane_leases::Lease;
 use keylane_source::RawMessage;
 use redis::{Value, cmd};
@@ -12,14 +12,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::answer::Failure;
+use super::config::Config;
+use super::core::Flow;
+use super::core::Resumes;
 use super::counts::Counters;
-use super::flow::Flow;
 use super::guard::Starts;
 use super::id::EntryId;
 use super::lease::{Acked, Place, StreamLease, TenureId};
-use super::outbox::StreamOutbox;
-use super::resume::Resumes;
-use super::settings::Config;
+use super::settle::StreamOutbox;
 use crate::error::RedisError;
 use crate::link::Link;
 
@@ -126,10 +126,6 @@ impl Worker {
         };
         is_heard(new.ask(&exists).await) && !is_heard(self.link.clone().ask(&exists).await)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// News for a source.

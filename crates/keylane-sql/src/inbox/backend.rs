@@ -10,7 +10,7 @@ use keylane_inbox::{Accepted, Letter, LetterKind, Stats, StoredMessage};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::item::Items;
+use super::record::Items;
 use super::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
 use crate::error::SqlError;
 

@@ -11,7 +11,7 @@ use super::claim::{Claim, Finish};
 use super::{mysql, postgres, uncommitted};
 use crate::database::Pool;
 use crate::error::{CommitError, SqlError};
-use crate::lent::Lent;
+use crate::link::Lent;
 
 /// A transaction with the writes of a handler and the done-mark of its message: both commit, or
 /// neither.

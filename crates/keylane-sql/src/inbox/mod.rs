@@ -165,7 +165,7 @@ pub use commit::{Committed, SqlTransaction};
 
 mod headers;
 
-mod item;
+mod record;
 
 mod lane;
 
@@ -175,8 +175,8 @@ mod nonce;
 
 mod postgres;
 
-mod settings;
-pub use settings::Settings;
+mod config;
+pub use config::Settings;
 
 mod source;
 pub use source::{SourceSettings, SqlPosition, SqlSource};
@@ -202,10 +202,10 @@ use std::time::Duration;
 
 use again::again;
 use backend::Backend;
-use item::Within;
 use keylane_inbox::error::{AcceptError, StoreError};
 use keylane_inbox::store::{Tail, check_limits};
 use keylane_inbox::{Accepted, Inbox, NewMessage};
+use record::Within;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
@@ -369,7 +369,7 @@ impl SqlInbox {
         if let Err(error) = check_limits(&messages) {
             return Err(AcceptError::Limit(error, messages));
         }
-        let (items, within) = item::prepare(&messages);
+        let (items, within) = record::prepare(&messages);
         if items.items.is_empty() {
             return Ok(Vec::new());
         }

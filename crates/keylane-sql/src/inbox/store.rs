@@ -11,7 +11,7 @@ use keylane_inbox::{Accepted, InboxStore, Letter, NewMessage, Stats, StoredMessa
 use tokio::sync::watch;
 
 use super::backend::Dead;
-use super::{SqlInbox, in_place, item};
+use super::{SqlInbox, in_place, record};
 
 /// The most sequences of redriven letters to keep until they are asked for.
 const MOST_REDRIVEN: usize = 65_536;
@@ -33,7 +33,7 @@ impl InboxStore for SqlInbox {
         let accepted = self.call(move |shared| {
             let messages = Arc::clone(&shared_messages);
             async move {
-                let (items, within) = item::prepare(&messages);
+                let (items, within) = record::prepare(&messages);
                 let accepted = shared.backend.accept(&items).await?;
                 Ok(in_place(&accepted, &within))
             }

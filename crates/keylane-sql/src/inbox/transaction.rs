@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use keylane_inbox::Accepted;
 use sqlx::{MySqlConnection, PgConnection};
 
-use super::item::Items;
+use super::record::Items;
 use super::{mysql, postgres};
 use crate::error::SqlError;
 use crate::tables::Tables;

@@ -10,8 +10,8 @@ use testkit_servers::{MariaDb, Postgres};
 use tokio::sync::OnceCell;
 
 use super::backend::{Backend, Dead};
-use super::item;
 use super::lane::LaneId;
+use super::record;
 use super::turn::{Answer, Claimed, Fetch, Found, Leave, MessageRef, RoundTrip, WorkerState};
 use super::{mysql, postgres};
 use crate::database::{Database, Pool};
@@ -88,7 +88,7 @@ on_both![
 ];
 
 async fn accept(backend: &Shared, messages: &[NewMessage]) -> Vec<u64> {
-    let (items, _) = item::prepare(messages);
+    let (items, _) = record::prepare(messages);
     let accepted = backend.accept(&items).await.unwrap();
     accepted
         .iter()
@@ -724,7 +724,7 @@ async fn accepts_and_turns_at_once(backend: Shared) {
                     |key: usize| message(&format!("key {key}"), &format!("{producer} {n}"));
                 // The order of the keys is not that of the lanes.
                 let messages = [message(n % 5), message((n + producer) % 3)];
-                let (items, _) = item::prepare(&messages);
+                let (items, _) = record::prepare(&messages);
                 while let Err(error) = backend.accept(&items).await {
                     assert_eq!(error.kind(), crate::error::ErrorKind::Conflict, "{error}");
                 }

@@ -5,7 +5,9 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
+
+use keylane_connector::lock;
 
 /// A message that a source has handed over: the opening of the source, which is unique in a
 /// process, and the sequence.
@@ -28,7 +30,7 @@ pub(super) fn remove(message: InHand) -> bool {
 }
 
 fn change(change: impl FnOnce(&mut HashSet<InHand>) -> bool) -> bool {
-    let mut messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut messages = lock(&MESSAGES);
     let changed = change(&mut messages);
     COUNT.store(messages.len(), Ordering::Release);
     changed

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, MySqlPool, Row};
 
 use super::row::{id_of, in_order, start_of, taken};
 use crate::error::SqlError;
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::literals::{hex, joined};
 use crate::tables::{Quote, Tables};
 use crate::times::micros;

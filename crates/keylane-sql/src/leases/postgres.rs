@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, PgPool, Row};
 
 use super::row::{id_of, start_of, taken};
 use crate::error::SqlError;
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::tables::{Quote, Tables};
 use crate::times::micros;
 

@@ -17,10 +17,10 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use super::script::Script;
 use super::{BEGIN, MOST, MySql};
 use crate::error::SqlError;
-use crate::inbox::item::{Item, Items};
 use crate::inbox::lane::LaneId;
 use crate::inbox::nonce;
-use crate::lent::Lent;
+use crate::inbox::record::{Item, Items};
+use crate::link::Lent;
 use crate::literals::{hex, joined, table};
 use crate::tables::{Quote, Tables};
 

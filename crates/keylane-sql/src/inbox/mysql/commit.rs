@@ -6,7 +6,7 @@ use super::history_name::History;
 use super::script::Script;
 use crate::error::SqlError;
 use crate::inbox::claim::{Claim, Finish};
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::literals::hex;
 use crate::tables::Tables;
 

@@ -8,7 +8,7 @@ use super::{BEGIN, MySql};
 use crate::error::SqlError;
 use crate::inbox::again::again;
 use crate::inbox::turn::WorkerState;
-use crate::lent::Lent;
+use crate::link::Lent;
 
 /// What a row of a result means, in its column `what`: the worker has joined in another history.
 pub(super) const ELSEWHERE: i64 = 4;

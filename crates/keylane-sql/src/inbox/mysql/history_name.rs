@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sqlx::{MySqlPool, Row};
 
 use crate::error::SqlError;
-use crate::lent::Lent;
+use crate::link::Lent;
 
 /// The name that the servers give their history: an expression.
 ///

@@ -15,11 +15,11 @@ use super::script::Script;
 use super::{BEGIN, MESSAGE, MOST, MySql, message_of, millis};
 use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
-use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
 use crate::inbox::nonce;
+use crate::inbox::record::Items;
 use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::literals::{hex, joined, table};
 use crate::times::{self, micros};
 

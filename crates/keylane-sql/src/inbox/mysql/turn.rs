@@ -27,7 +27,7 @@ use crate::inbox::lane::LaneId;
 use crate::inbox::turn::{
     Answer, Brought, Claimed, Fetch, Found, Leave, MessageRef, Place, RoundTrip,
 };
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::literals::{hex, table};
 
 /// The meaning of the results, in their column `what`.

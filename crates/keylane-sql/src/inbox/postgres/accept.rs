@@ -12,9 +12,9 @@ use sqlx::{PgConnection, Row};
 
 use super::{Postgres, from_column, text, to_column};
 use crate::error::SqlError;
-use crate::inbox::item::{Item, Items};
 use crate::inbox::nonce;
-use crate::lent::Lent;
+use crate::inbox::record::{Item, Items};
+use crate::link::Lent;
 use crate::tables::Tables;
 
 const STORE: &str = include_str!("sql/store.sql");

@@ -5,7 +5,7 @@ use sqlx::{PgPool, Row};
 use super::{from_column, text, to_column};
 use crate::error::SqlError;
 use crate::inbox::claim::{Claim, Finish};
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::tables::Tables;
 
 /// The lane stays locked until the commit: no worker can claim it in between.

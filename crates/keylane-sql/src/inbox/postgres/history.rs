@@ -6,7 +6,7 @@ use super::{Postgres, to_column};
 use crate::error::SqlError;
 use crate::inbox::again::again;
 use crate::inbox::turn::WorkerState;
-use crate::lent::Lent;
+use crate::link::Lent;
 
 /// Whether a worker has joined in another history.
 const ELSEWHERE: &str =

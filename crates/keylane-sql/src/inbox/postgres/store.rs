@@ -16,11 +16,11 @@ use super::turn::found;
 use super::{MESSAGE, Postgres, columns, count_column, from_column, message_of, to_column};
 use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
-use crate::inbox::item::Items;
 use crate::inbox::lane::LaneId;
 use crate::inbox::nonce;
+use crate::inbox::record::Items;
 use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
-use crate::lent::Lent;
+use crate::link::Lent;
 use crate::times::{self, micros};
 
 type Bound<'q> = Query<'q, Db, PgArguments>;

@@ -20,7 +20,7 @@ use crate::inbox::lane::LaneId;
 use crate::inbox::turn::{
     Answer, Brought, Claimed, Found, MessageRef, Place, RoundTrip, WorkerState,
 };
-use crate::lent::Lent;
+use crate::link::Lent;
 
 /// Joins with the parameters are lateral, and membership tests in them hashed (`is true` keeps the
 /// planner from turning them into joins and from choosing an index): the planner knows neither how

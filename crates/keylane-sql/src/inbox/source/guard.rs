@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use keylane_connector::Notes;
+use keylane_connector::{Notes, lock};
 use keylane_source::{Outcome, StartGuard, StartLater};
 use tokio::sync::{Notify, watch};
 
@@ -62,11 +62,7 @@ impl Starts {
         // A new message may have the number of an earlier one.
         self.notes.clear();
         self.change(|noted| noted.wanted.clear());
-        *self.claims() = Some(Claims { since, lost });
-    }
-
-    fn claims(&self) -> MutexGuard<'_, Option<Claims>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.claims) = Some(Claims { since, lost });
     }
 
     /// Removes and returns the number of the attempt that finished a message, if that attempt
@@ -85,7 +81,7 @@ impl Starts {
 
     /// Changes the notes.
     fn change<T>(&self, change: impl FnOnce(&mut Noted) -> T) -> T {
-        let mut noted = self.noted();
+        let mut noted = lock(&self.noted);
         let changed = change(&mut noted);
         let count = noted.wanted.len() + noted.dropped.len();
         self.count.store(count, Ordering::Relaxed);
@@ -105,10 +101,6 @@ impl Starts {
         let attempts = attempts.iter();
         let attempts = attempts.map(|(_, message, attempt)| (message.sequence, *attempt));
         self.notes.confirm(&attempts.collect::<Vec<_>>());
-    }
-
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,7 +128,7 @@ impl StartGuard<SqlPosition> for Starts {
     }
 
     fn holds(&self, position: &SqlPosition) -> bool {
-        let claims = self.claims();
+        let claims = lock(&self.claims);
         claims.as_ref().is_some_and(|claims| {
             // The renewals end with the session.
             let are_renewed = claims.lost.has_changed().is_ok() && !*claims.lost.borrow();

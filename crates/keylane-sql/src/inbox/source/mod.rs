@@ -5,7 +5,7 @@
 //! and to request next.
 //!
 //! [`RoundTrip`]: super::turn::RoundTrip
-//! [`Lanes`]: lanes::Lanes
+//! [`Lanes`]: core::Lanes
 
 mod call;
 
@@ -13,9 +13,9 @@ mod failures;
 
 mod guard;
 
-mod lanes;
+mod core;
 
-mod letters;
+mod settle;
 
 mod position;
 pub use position::SqlPosition;
@@ -28,5 +28,5 @@ mod session;
 #[cfg(test)]
 mod simulation;
 
-mod settings;
-pub use settings::SourceSettings;
+mod config;
+pub use config::SourceSettings;

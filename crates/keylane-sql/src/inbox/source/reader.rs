@@ -23,13 +23,13 @@ use super::super::backend::Dead;
 use super::super::claim::Claim;
 use super::super::turn::WorkerState;
 use super::call::{Call, CallResult, PAUSES};
+use super::config::SourceSettings;
+use super::core::{Lanes, Limits, Ready};
 use super::failures::{Failures, Part, fail};
 use super::guard::Starts;
-use super::lanes::{Lanes, Limits, Ready};
-use super::letters::Letters;
 use super::position::SqlPosition;
 use super::session::{self, Session};
-use super::settings::SourceSettings;
+use super::settle::Letters;
 use crate::error::{ErrorKind, SqlError};
 
 /// With so many reports, a second turn begins beside the first. Fewer reports wait for the answer

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::super::lane::LaneId;
 use super::super::turn::{Answer, Brought, Claimed, Found, Leave, MessageRef, Place, RoundTrip};
-use super::lanes::{Applied, Lanes, Limits};
+use super::core::{Applied, Lanes, Limits};
 
 const WORKER: u64 = 7;
 

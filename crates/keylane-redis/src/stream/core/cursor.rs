@@ -12,10 +12,10 @@
 //! that were handed over before. So each read also asks for the first pending entry above those. If
 //! it is not the first entry of the read, the entries in between are taken first.
 
-use super::id::EntryId;
+use super::super::id::EntryId;
 
 #[derive(Debug)]
-pub(super) struct Cursor<T> {
+pub(crate) struct Cursor<T> {
     /// All entries up to this one were handed over, or had settled before.
     last: EntryId,
     phase: Phase<T>,
@@ -31,7 +31,7 @@ enum Phase<T> {
 
 /// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(crate) enum Next {
     /// Pending entries between these two.
     Page {
         above: EntryId,
@@ -44,17 +44,17 @@ pub(super) enum Next {
 
 /// Pending entries that were taken.
 #[derive(Debug)]
-pub(super) struct Page<T> {
-    pub(super) entries: Vec<(EntryId, T)>,
+pub(crate) struct Page<T> {
+    pub(crate) entries: Vec<(EntryId, T)>,
     /// The last entry of the page, including those without a body.
-    pub(super) last: Option<EntryId>,
+    pub(crate) last: Option<EntryId>,
     /// There are no more pending entries, and new ones are above this.
-    pub(super) end: Option<EntryId>,
+    pub(crate) end: Option<EntryId>,
 }
 
 impl<T> Cursor<T> {
     /// Creates a cursor that begins with all pending entries of the group.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             last: EntryId::default(),
             phase: Phase::Pending,
@@ -62,11 +62,11 @@ impl<T> Cursor<T> {
     }
 
     /// The entry up to which all were handed over, or had settled before.
-    pub(super) fn last(&self) -> EntryId {
+    pub(crate) fn last(&self) -> EntryId {
         self.last
     }
 
-    pub(super) fn next(&self) -> Next {
+    pub(crate) fn next(&self) -> Next {
         let above = self.last;
         match &self.phase {
             Phase::Pending => Next::Page {
@@ -84,7 +84,7 @@ impl<T> Cursor<T> {
     }
 
     /// Processes the answer to a page. Returns the entries to hand over.
-    pub(super) fn paged(&mut self, page: Page<T>) -> Vec<(EntryId, T)> {
+    pub(crate) fn paged(&mut self, page: Page<T>) -> Vec<(EntryId, T)> {
         let mut entries = page.entries;
         self.last = self.last.max(page.last.unwrap_or_default());
         let Some(end) = page.end else {
@@ -98,7 +98,7 @@ impl<T> Cursor<T> {
     }
 
     /// Processes the answer to a read. Returns the entries to hand over.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         batch: Vec<(EntryId, T)>,
         first_pending: Option<EntryId>,
@@ -124,7 +124,7 @@ impl<T> Cursor<T> {
     }
 
     /// Whether an empty read means that there are no entries.
-    pub(super) fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         matches!(self.phase, Phase::New)
     }
 }

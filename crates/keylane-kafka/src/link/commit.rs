@@ -9,8 +9,8 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::context::{Consumer, Ownership};
 use super::offset::offset;
+use crate::core::Commit;
 use crate::metadata::{self, Encoded};
-use crate::partition::Commit;
 
 /// The result of a commit.
 pub(crate) struct Answer {

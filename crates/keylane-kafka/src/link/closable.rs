@@ -13,7 +13,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::KafkaResult;
 
 use super::offset::offset;
-use crate::lock::lock;
+use keylane_connector::lock;
 
 /// How long a seek in the log may take.
 pub(super) const SEEK_WITHIN: Duration = Duration::from_secs(10);

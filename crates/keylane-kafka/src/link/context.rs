@@ -28,10 +28,10 @@ use super::closable::ClosableQueue;
 use super::offset::offset;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
-use crate::lock::lock;
+use crate::core::Committed;
 use crate::log::log;
 use crate::metadata;
-use crate::start::Committed;
+use keylane_connector::lock;
 
 pub(crate) type Consumer = BaseConsumer<Context>;
 pub(super) type Queue = PartitionQueue<Context>;

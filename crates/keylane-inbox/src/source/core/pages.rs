@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use bytes::Bytes;
 
+use super::super::config::SourceSettings;
 use super::backlog::Backlog;
-use super::settings::SourceSettings;
 
 /// The messages behind the cursor.
 #[derive(Debug)]
-pub(super) struct Pages {
+pub(crate) struct Pages {
     settings: SourceSettings,
     /// The keys with messages here. A key without any costs nothing.
     keys: HashMap<Bytes, Key>,
@@ -50,7 +50,7 @@ impl Out {
 
 /// What to do with a message that was read in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PageEntry {
+pub(crate) enum PageEntry {
     /// Hand it over.
     Over,
     /// Its key has no room for it: drop the message, its sequence is remembered.
@@ -58,7 +58,7 @@ pub(super) enum PageEntry {
 }
 
 impl Pages {
-    pub(super) fn new(settings: SourceSettings) -> Self {
+    pub(crate) fn new(settings: SourceSettings) -> Self {
         Self {
             settings,
             keys: HashMap::new(),
@@ -70,31 +70,31 @@ impl Pages {
     }
 
     /// Returns the sequence to read from.
-    pub(super) fn cursor(&self) -> u64 {
+    pub(crate) fn cursor(&self) -> u64 {
         self.cursor
     }
 
     /// Records that there is nothing to read below this sequence.
-    pub(super) fn advance(&mut self, to: u64) {
+    pub(crate) fn advance(&mut self, to: u64) {
         self.cursor = self.cursor.max(to);
     }
 
     /// Returns whether more bytes may be handed over.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.bytes < self.settings.bytes
     }
 
     /// Returns whether more may be read from the cursor on.
-    pub(super) fn reads_on(&self) -> bool {
+    pub(crate) fn reads_on(&self) -> bool {
         self.has_room() && self.remembered < self.settings.remembered
     }
 
-    pub(super) fn has_ready(&self) -> bool {
+    pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
     /// Decides about a message that was read at the cursor.
-    pub(super) fn meet(
+    pub(crate) fn meet(
         &mut self,
         sequence: u64,
         key: &Bytes,
@@ -127,7 +127,7 @@ impl Pages {
     /// Returns the next messages to read again and hand over, up to `most`, each with its key.
     /// Report each by [`hand_over`](Self::hand_over), or as [settled](Self::settle) if it does not
     /// wait any more.
-    pub(super) fn take_ready(&mut self, most: usize) -> Vec<(u64, Bytes)> {
+    pub(crate) fn take_ready(&mut self, most: usize) -> Vec<(u64, Bytes)> {
         let mut taken = Vec::new();
         // One of each key in turn.
         while taken.len() < most
@@ -151,7 +151,7 @@ impl Pages {
     }
 
     /// Records that a [taken](Self::take_ready) message is handed over.
-    pub(super) fn hand_over(
+    pub(crate) fn hand_over(
         &mut self,
         sequence: u64,
         key: &Bytes,
@@ -169,7 +169,7 @@ impl Pages {
     }
 
     /// Records that a message that was handed over has settled, or comes back.
-    pub(super) fn settle(&mut self, sequence: u64, key: &Bytes, comes_back: bool) {
+    pub(crate) fn settle(&mut self, sequence: u64, key: &Bytes, comes_back: bool) {
         let Some(state) = self.keys.get_mut(key) else {
             return;
         };
@@ -188,7 +188,7 @@ impl Pages {
 
     /// Records a message that waits again and is not known here, or not yet. Returns the messages
     /// of its key that are out, which must be recalled.
-    pub(super) fn wait_again(
+    pub(crate) fn wait_again(
         &mut self,
         sequence: u64,
         key: &Bytes,
@@ -213,7 +213,7 @@ impl Pages {
 
     /// Returns how many sequences are remembered.
     #[cfg(test)]
-    pub(super) fn remembered(&self) -> usize {
+    pub(crate) fn remembered(&self) -> usize {
         self.remembered
     }
 

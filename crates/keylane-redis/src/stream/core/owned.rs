@@ -4,11 +4,11 @@ use std::collections::{HashSet, VecDeque};
 
 use keylane_source::Generation;
 
-use super::id::EntryId;
+use super::super::id::EntryId;
 
 /// The phase of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// It is ours.
     Live,
     /// It is ours, and its pending entries are read again when its work here has ended.
@@ -18,11 +18,11 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug)]
-pub(super) struct Owned<T> {
-    pub(super) generation: Generation,
-    pub(super) phase: Phase,
+pub(crate) struct Owned<T> {
+    pub(crate) generation: Generation,
+    pub(crate) phase: Phase,
     /// Counts how often the pending entries were read again.
-    pub(super) round: u32,
+    pub(crate) round: u32,
     waiting: VecDeque<(EntryId, T)>,
     /// Entries that were handed over and have not settled, or were returned.
     open: HashSet<EntryId>,
@@ -32,7 +32,7 @@ pub(super) struct Owned<T> {
 }
 
 impl<T> Owned<T> {
-    pub(super) fn new(generation: Generation) -> Self {
+    pub(crate) fn new(generation: Generation) -> Self {
         Self {
             generation,
             phase: Phase::Live,
@@ -45,16 +45,16 @@ impl<T> Owned<T> {
     }
 
     /// Whether to hand over entries that were read in this round.
-    pub(super) fn takes(&self, round: u32) -> bool {
+    pub(crate) fn takes(&self, round: u32) -> bool {
         self.phase == Phase::Live && self.round == round
     }
 
-    pub(super) fn push(&mut self, id: EntryId, entry: T) {
+    pub(crate) fn push(&mut self, id: EntryId, entry: T) {
         self.waiting.push_back((id, entry));
     }
 
     /// How many entries wait.
-    pub(super) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         match self.phase == Phase::Live && !self.has_returned {
             true => self.waiting.len(),
             false => 0,
@@ -62,7 +62,7 @@ impl<T> Owned<T> {
     }
 
     /// Takes the next entry to hand over. Skips one that is here already, as `Err`.
-    pub(super) fn next(&mut self) -> Option<Result<(EntryId, T), T>> {
+    pub(crate) fn next(&mut self) -> Option<Result<(EntryId, T), T>> {
         if self.waiting() == 0 {
             return None;
         }
@@ -74,32 +74,32 @@ impl<T> Owned<T> {
     }
 
     /// Acks an entry. Returns whether to tell the server.
-    pub(super) fn ack(&mut self, id: EntryId) -> bool {
+    pub(crate) fn ack(&mut self, id: EntryId) -> bool {
         self.open.remove(&id) && !self.lettered.remove(&id)
     }
 
     /// Records that the letter of an entry is written, and the entry acked.
-    pub(super) fn letter_kept(&mut self, id: EntryId) {
+    pub(crate) fn letter_kept(&mut self, id: EntryId) {
         if self.open.contains(&id) {
             self.lettered.insert(id);
         }
     }
 
-    pub(super) fn has_letter(&self, id: EntryId) -> bool {
+    pub(crate) fn has_letter(&self, id: EntryId) -> bool {
         self.lettered.contains(&id)
     }
 
     /// Records that an entry was returned: it comes again when the pending entries are read again.
-    pub(super) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         self.has_returned = true;
     }
 
-    pub(super) fn is_open(&self, id: EntryId) -> bool {
+    pub(crate) fn is_open(&self, id: EntryId) -> bool {
         self.open.contains(&id)
     }
 
     /// Ends the stream. Returns the entries that were not handed over.
-    pub(super) fn end(&mut self, phase: Phase) -> impl Iterator<Item = T> {
+    pub(crate) fn end(&mut self, phase: Phase) -> impl Iterator<Item = T> {
         self.phase = phase;
         std::mem::take(&mut self.waiting)
             .into_iter()
@@ -107,12 +107,12 @@ impl<T> Owned<T> {
     }
 
     /// Whether the pending entries are to be read again.
-    pub(super) fn wants_rewind(&self) -> bool {
+    pub(crate) fn wants_rewind(&self) -> bool {
         self.phase == Phase::Live && self.has_returned
     }
 
     /// Begins a new generation.
-    pub(super) fn begin(&mut self, generation: Generation) {
+    pub(crate) fn begin(&mut self, generation: Generation) {
         *self = Self {
             round: self.round + 1,
             ..Self::new(generation)
@@ -120,7 +120,7 @@ impl<T> Owned<T> {
     }
 
     /// Returns the id below which all entries are settled, if the stream is read up to `last`.
-    pub(super) fn settled_below(&self, last: EntryId) -> EntryId {
+    pub(crate) fn settled_below(&self, last: EntryId) -> EntryId {
         let waiting = self.waiting.iter().map(|(id, _)| id);
         let lowest = self.open.iter().chain(waiting).min();
         lowest.map_or(last, |id| id.before())

@@ -3,14 +3,14 @@
 /// Returns how many of `streams` the member at this place among `members` gets. The oldest members
 /// come first, so that a new one takes as few as possible. All members together get exactly all
 /// streams.
-pub(super) fn quota(streams: usize, members: usize, place: usize) -> usize {
+pub(crate) fn quota(streams: usize, members: usize, place: usize) -> usize {
     let members = members.max(1);
     streams / members + usize::from(place < streams % members)
 }
 
 /// Returns the streams in the order in which the member at this place tries them: members begin at
 /// different ones, so that few collide.
-pub(super) fn order(streams: usize, members: usize, place: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn order(streams: usize, members: usize, place: usize) -> impl Iterator<Item = usize> {
     let first = streams * place / members.max(1);
     (0..streams).map(move |step| (first + step) % streams)
 }

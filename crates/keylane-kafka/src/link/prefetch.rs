@@ -26,8 +26,8 @@ use tokio::sync::Notify;
 use super::closable::{ClosableQueue, SEEK_WITHIN};
 use super::context::{Consumer, Context, Queue};
 use super::offset::offset;
-use crate::lock::lock;
 use crate::record::Maker;
+use keylane_connector::lock;
 
 /// Most records that are ready, of all partitions together: as many as the source hands over while
 /// the thread wakes up. The source may hold as many again, which it has taken already.

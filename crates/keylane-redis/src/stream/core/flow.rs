@@ -1,18 +1,19 @@
 //! Limits how far a stream is read ahead.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-use super::id::EntryId;
+use super::super::id::EntryId;
 use super::resume::Seen;
+use keylane_connector::lock;
 
 /// The approximate limit of bytes of a stream that wait here.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The state between the task that reads a stream and the source that hands it over.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     most: usize,
     ahead: Mutex<Ahead>,
     wake: Notify,
@@ -31,7 +32,7 @@ struct Ahead {
 }
 
 impl Flow {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self {
             most,
             ahead: Mutex::default(),
@@ -40,9 +41,9 @@ impl Flow {
     }
 
     /// Waits until there is room for half of all entries. Returns for how many there is room.
-    pub(super) async fn room(&self) -> usize {
+    pub(crate) async fn room(&self) -> usize {
         loop {
-            let room = self.ahead().room(self.most);
+            let room = lock(&self.ahead).room(self.most);
             if let Some(room) = room {
                 return room;
             }
@@ -51,8 +52,8 @@ impl Flow {
     }
 
     /// Records that this many entries were read, up to this one, and the last one that was seen.
-    pub(super) fn read(&self, entries: usize, bytes: usize, last: EntryId, seen: Option<Seen>) {
-        let mut ahead = self.ahead();
+    pub(crate) fn read(&self, entries: usize, bytes: usize, last: EntryId, seen: Option<Seen>) {
+        let mut ahead = lock(&self.ahead);
         if seen.is_some() {
             ahead.seen = seen;
         }
@@ -65,8 +66,8 @@ impl Flow {
     }
 
     /// Records that an entry was handed over or dropped.
-    pub(super) fn passed(&self, bytes: usize) {
-        let mut ahead = self.ahead();
+    pub(crate) fn passed(&self, bytes: usize) {
+        let mut ahead = lock(&self.ahead);
         ahead.entries = ahead.entries.saturating_sub(1);
         ahead.bytes = ahead.bytes.saturating_sub(bytes);
         let has_room = ahead.room(self.most).is_some();
@@ -77,17 +78,13 @@ impl Flow {
     }
 
     /// Returns the entry up to which the stream was read.
-    pub(super) fn last(&self) -> EntryId {
-        self.ahead().last
+    pub(crate) fn last(&self) -> EntryId {
+        lock(&self.ahead).last
     }
 
     /// Returns the last entry that was seen.
-    pub(super) fn seen(&self) -> Option<Seen> {
-        self.ahead().seen.clone()
-    }
-
-    fn ahead(&self) -> MutexGuard<'_, Ahead> {
-        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn seen(&self) -> Option<Seen> {
+        lock(&self.ahead).seen.clone()
     }
 }
 

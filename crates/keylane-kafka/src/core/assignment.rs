@@ -5,8 +5,8 @@ use std::sync::Arc;
 use keylane_source::frontier::Limits;
 use keylane_source::{Generation, Settlement};
 
+use super::partition::{Commit, Partition, Phase, Start};
 use crate::metadata::Encoded;
-use crate::partition::{Commit, Partition, Phase, Start};
 
 /// The position of a record for its source: a partition in one generation, and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// previous one, in as few bytes as it needs. Messages with versions go in the order of their
 /// versions.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     /// Messages that came back, or have a version: the lowest version first, then the lowest
     /// sequence.
     sorted: BTreeSet<(u64, u64)>,
@@ -21,16 +21,16 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len + self.sorted.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Remembers a message that was read in its turn: its sequence is above all earlier ones.
-    pub(super) fn push(&mut self, sequence: u64, version: Option<u64>) {
+    pub(crate) fn push(&mut self, sequence: u64, version: Option<u64>) {
         if let Some(version) = version {
             self.sorted.insert((version, sequence));
             return;
@@ -51,12 +51,12 @@ impl Backlog {
     }
 
     /// Remembers a message that was handed over and came back, or waits again.
-    pub(super) fn put_back(&mut self, sequence: u64, version: Option<u64>) {
+    pub(crate) fn put_back(&mut self, sequence: u64, version: Option<u64>) {
         self.sorted.insert((version.unwrap_or(0), sequence));
     }
 
     /// Removes and returns the next message.
-    pub(super) fn pop(&mut self) -> Option<u64> {
+    pub(crate) fn pop(&mut self) -> Option<u64> {
         let first = self.first_distance();
         let sorted = self.sorted.first().copied();
         let takes_sorted = match (sorted, first) {

@@ -14,10 +14,10 @@ use super::intake::PartitionIntake;
 use super::probe::Probed;
 use super::refused::Refused;
 use super::starting::Starting;
-use crate::assignment::{Assignment, KafkaPosition};
-use crate::client::{Answer, Consumer, Job, Prefetcher, Reader, Release, Session, TopicIds};
 use crate::config::Config;
 use crate::control::Control;
+use crate::core::{Assignment, KafkaPosition};
+use crate::link::{Answer, Consumer, Job, Prefetcher, Reader, Release, Session, TopicIds};
 use crate::producer::Delivery;
 use crate::record::Maker;
 

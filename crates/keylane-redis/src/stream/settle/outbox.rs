@@ -3,14 +3,15 @@
 //! One batch is in progress at a time. The next one collects meanwhile, so a batch is as large as a
 //! round trip is long.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use keylane_source::SourceError;
 use tokio::sync::{Notify, oneshot};
 
-use super::counts::Counters;
-use super::id::EntryId;
-use super::position::StreamPosition;
+use super::super::counts::Counters;
+use super::super::id::EntryId;
+use super::super::position::StreamPosition;
+use keylane_connector::lock;
 
 /// Most acks in one call of a script. The server executes no other command meanwhile, for a few
 /// milliseconds.
@@ -20,10 +21,10 @@ const MOST_ACKS: usize = 5_000;
 const MOST_NOTES: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct StreamOutbox {
+pub(crate) struct StreamOutbox {
     queue: Mutex<Queue>,
     /// Notified when there is something new to send.
-    pub(super) wake: Notify,
+    pub(crate) wake: Notify,
     counters: Counters,
 }
 
@@ -39,9 +40,9 @@ struct Queue {
 
 /// The changes to send.
 #[derive(Debug, Default)]
-pub(super) struct AckBatch {
-    pub(super) acks: Vec<EntryId>,
-    pub(super) notes: Vec<(StreamPosition, u32)>,
+pub(crate) struct AckBatch {
+    pub(crate) acks: Vec<EntryId>,
+    pub(crate) notes: Vec<(StreamPosition, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +93,7 @@ impl Queue {
 
 impl StreamOutbox {
     /// Creates an outbox that counts refused acks here.
-    pub(super) fn new(counters: Counters) -> Self {
+    pub(crate) fn new(counters: Counters) -> Self {
         Self {
             counters,
             ..Self::default()
@@ -100,9 +101,9 @@ impl StreamOutbox {
     }
 
     /// Acks these entries. They are refused if there is another owner.
-    pub(super) fn ack(&self, ids: &mut Vec<EntryId>) {
+    pub(crate) fn ack(&self, ids: &mut Vec<EntryId>) {
         let count = ids.len() as u64;
-        let mut queue = self.queue();
+        let mut queue = lock(&self.queue);
         if let Some(End::Refused { acks }) = &mut queue.end {
             *acks += count;
             ids.clear();
@@ -115,8 +116,8 @@ impl StreamOutbox {
     }
 
     /// Notes this many attempts.
-    pub(super) fn note(&self, position: StreamPosition, attempts: u32) {
-        let mut queue = self.queue();
+    pub(crate) fn note(&self, position: StreamPosition, attempts: u32) {
+        let mut queue = lock(&self.queue);
         queue.marks.notes += 1;
         queue.said.notes.push((position, attempts));
         drop(queue);
@@ -124,9 +125,9 @@ impl StreamOutbox {
     }
 
     /// Waits until all changes so far are sent.
-    pub(super) async fn told(&self) -> Result<(), SourceError> {
+    pub(crate) async fn told(&self) -> Result<(), SourceError> {
         let told = {
-            let mut queue = self.queue();
+            let mut queue = lock(&self.queue);
             if queue.end.is_none() && !queue.told.has(queue.marks) {
                 let (tell, told) = oneshot::channel();
                 let marks = queue.marks;
@@ -139,7 +140,7 @@ impl StreamOutbox {
         if let Some(told) = told {
             let _ = told.await;
         }
-        match self.queue().end {
+        match lock(&self.queue).end {
             Some(End::Refused { acks: 1.. }) => Err(SourceError::failed(
                 "acknowledgements came too late: the stream is owned by another process, was \
                  created again, or accepts none",
@@ -150,13 +151,13 @@ impl StreamOutbox {
     }
 
     /// Whether nothing is left to send, or nothing more can be sent.
-    pub(super) fn is_done(&self) -> bool {
-        let queue = self.queue();
+    pub(crate) fn is_done(&self) -> bool {
+        let queue = lock(&self.queue);
         queue.end.is_some() || queue.told.has(queue.marks)
     }
 
-    pub(super) fn take(&self) -> AckBatch {
-        let mut queue = self.queue();
+    pub(crate) fn take(&self) -> AckBatch {
+        let mut queue = lock(&self.queue);
         let acks = queue.said.acks.len().min(MOST_ACKS);
         let notes = queue.said.notes.len().min(MOST_NOTES);
         AckBatch {
@@ -165,8 +166,8 @@ impl StreamOutbox {
         }
     }
 
-    pub(super) fn was_told(&self, said: &AckBatch) {
-        let mut queue = self.queue();
+    pub(crate) fn was_told(&self, said: &AckBatch) {
+        let mut queue = lock(&self.queue);
         queue.told.add(said.marks());
         let told = queue.told;
         let done = queue.waiting.extract_if(.., |(marks, _)| told.has(*marks));
@@ -179,8 +180,8 @@ impl StreamOutbox {
     }
 
     /// Ends the outbox: the server accepts nothing more.
-    pub(super) fn refuse(&self) {
-        let mut queue = self.queue();
+    pub(crate) fn refuse(&self) {
+        let mut queue = lock(&self.queue);
         let acks = queue.marks.acks - queue.told.acks;
         // Before a caller can see the end.
         self.counters.add(|counts| counts.refused += acks);
@@ -188,12 +189,8 @@ impl StreamOutbox {
     }
 
     /// Ends the outbox after the connection has failed.
-    pub(super) fn fail(&self) {
-        self.queue().end(End::Failed);
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn fail(&self) {
+        lock(&self.queue).end(End::Failed);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane_leases::Leases;
 
-use super::fields::StreamFields;
+use super::record::StreamFields;
 use crate::server::Redis;
 
 /// Where a new group begins.

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::context::{Consumer, Found, committed};
-use crate::start::{Begin, Committed, Log, OnOvertaken, begin};
+use crate::core::{Begin, Committed, Log, OnOvertaken, begin};
 
 /// The timeout of one request.
 const ASKED_FOR: Duration = Duration::from_secs(3);

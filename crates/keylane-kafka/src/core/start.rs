@@ -2,8 +2,8 @@
 
 use keylane_source::frontier::Beyond;
 
+use super::partition::Start;
 use crate::control::Overtaken;
-use crate::partition::Start;
 
 /// Where a group begins in partitions for which it has no committed offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

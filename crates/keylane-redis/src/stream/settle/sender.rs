@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, sleep};
 
-use super::answer::Failure;
-use super::lease::{Refused, StreamLease};
+use super::super::answer::Failure;
+use super::super::lease::{Refused, StreamLease};
+use super::super::worker::{AGAIN_FOR, Duty, News, PAUSE, Worker};
 use super::outbox::StreamOutbox;
-use super::worker::{AGAIN_FOR, Duty, News, PAUSE, Worker};
 
 /// Sends changes to the server until there is another owner, or the connection breaks.
-pub(super) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<StreamOutbox>) {
+pub(crate) async fn tell(worker: Arc<Worker>, tenure: StreamLease, teller: Arc<StreamOutbox>) {
     loop {
         let said = teller.take();
         if said.acks.is_empty() && said.notes.is_empty() {

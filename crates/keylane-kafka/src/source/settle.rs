@@ -8,10 +8,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::{Instant, sleep};
 
-use super::core::KafkaSource;
 use super::job::{blocking, finished, job};
-use crate::client::{self, Answer, ToCommit};
-use crate::partition::{Phase, Start};
+use super::state::KafkaSource;
+use crate::core::{Phase, Start};
+use crate::link::{self, Answer, ToCommit};
 
 /// The pause before a failed commit is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -63,7 +63,7 @@ impl<M> KafkaSource<M> {
                 .begin(&one.topic, one.number, one.commit.offset);
         }
         self.commit_at = Instant::now() + self.config.settings.commit_every;
-        self.committing = Some(job(move || client::commit(&consumer, commits, most_chars))?);
+        self.committing = Some(job(move || link::commit(&consumer, commits, most_chars))?);
         Ok(())
     }
 

@@ -1,0 +1,13 @@
+//! What is decided without a client. Pure.
+
+mod assignment;
+pub use assignment::KafkaPosition;
+pub(crate) use assignment::{Assigned, Assignment};
+
+mod partition;
+pub use partition::MetadataFull;
+pub(crate) use partition::{Commit, Phase, Start};
+
+mod start;
+pub(crate) use start::{Begin, Committed, Log, begin};
+pub use start::{OnOvertaken, StartAt};
