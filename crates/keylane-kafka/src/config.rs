@@ -11,8 +11,7 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
-use crate::core::MetadataFull;
-use crate::core::{OnOvertaken, StartAt};
+use crate::core::{CommitLimits, MetadataFull, OnOvertaken, StartAt};
 use crate::error::{no_brokers, of_client, refused};
 use crate::letters::DeadLetterTopic;
 use crate::metadata::MOST_CHARS;
@@ -87,6 +86,8 @@ pub struct KafkaSourceBuilder {
     pub(crate) keyless: Keyless,
     pub(crate) commit_every: Duration,
     pub(crate) commit_after: u64,
+    pub(crate) commit_overdue: Duration,
+    pub(crate) most_uncommitted: u64,
     pub(crate) metadata_full: MetadataFull,
     pub(crate) metadata_chars: usize,
     pub(crate) limits: Limits,
@@ -116,6 +117,8 @@ impl KafkaSourceBuilder {
             keyless: Keyless::default(),
             commit_every: Duration::from_millis(100),
             commit_after: 10_000,
+            commit_overdue: Duration::from_millis(200),
+            most_uncommitted: 50_000,
             metadata_full: MetadataFull::default(),
             metadata_chars: MOST_CHARS,
             limits: Limits::default(),
@@ -194,6 +197,23 @@ impl KafkaSourceBuilder {
         self
     }
 
+    /// Limits the records that have settled and are not committed; 50,000 by default. They are
+    /// handled again if this process dies. At the limit the source hands over no more records until
+    /// a commit is taken.
+    pub fn most_uncommitted(mut self, records: u64) -> Self {
+        self.most_uncommitted = records;
+        self
+    }
+
+    /// Limits how long a commit may be overdue, counted from [`commit_every`](Self::commit_every)
+    /// on; 200 milliseconds by default. Then the source hands over no more records until a commit
+    /// is taken. So it does not run far ahead while the brokers take none: they are away, or a
+    /// rebalance waits for a member that has died. `Duration::MAX` sets no limit.
+    pub fn commit_overdue(mut self, limit: Duration) -> Self {
+        self.commit_overdue = limit;
+        self
+    }
+
     /// Sets what happens when the metadata of a commit has no room for all offsets that are done
     /// beyond the committed one; [`MetadataFull::Repeat`] by default.
     pub fn metadata_full(mut self, metadata_full: MetadataFull) -> Self {
@@ -231,6 +251,13 @@ impl KafkaSourceBuilder {
         self
     }
 
+    pub(crate) fn commit_limits(&self) -> CommitLimits {
+        CommitLimits {
+            records: self.most_uncommitted,
+            time: self.commit_every.saturating_add(self.commit_overdue),
+        }
+    }
+
     pub(crate) fn check(mut self) -> Result<Arc<Config>, ConfigError> {
         let is_blank = |text: &String| text.trim().is_empty();
         if is_blank(&self.brokers) {
@@ -252,11 +279,16 @@ impl KafkaSourceBuilder {
         for pattern in &self.patterns {
             check_pattern(pattern)?;
         }
-        if self.commit_every.is_zero() || self.commit_after == 0 {
-            return Err(ConfigError::new(
-                "commit_every",
-                "and `commit_after` must be more than zero",
-            ));
+        if self.commit_every.is_zero() {
+            return Err(ConfigError::zero("commit_every"));
+        }
+        for (setting, value) in [
+            ("commit_after", self.commit_after),
+            ("most_uncommitted", self.most_uncommitted),
+        ] {
+            if value == 0 {
+                return Err(ConfigError::zero(setting));
+            }
         }
         if let Some(letters) = &self.letters
             && (is_blank(letters) || self.topics.contains(letters))

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use keylane_source::frontier::Limits;
 use keylane_source::{Generation, Settlement};
+use tokio::time::Instant;
 
 use super::partition::{Commit, Partition, Phase, Start};
+use super::uncommitted::{CommitLimits, Uncommitted};
 use crate::metadata::Encoded;
 
 /// The position of a record for its source: a partition in one generation, and an offset in it.
@@ -39,14 +41,18 @@ pub(crate) struct Assignment<Q> {
     slots: Vec<Option<Assigned<Q>>>,
     last_generation: Generation,
     limits: Limits,
+    commit_limits: CommitLimits,
+    pub(crate) uncommitted: Uncommitted,
 }
 
 impl<Q> Assignment<Q> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, commit_limits: CommitLimits) -> Self {
         Self {
             slots: Vec::new(),
             last_generation: Generation(0),
             limits,
+            commit_limits,
+            uncommitted: Uncommitted::default(),
         }
     }
 
@@ -114,7 +120,8 @@ impl<Q> Assignment<Q> {
     }
 
     /// Applies settlements. Ignores those of a generation that is over.
-    pub(crate) fn settle(&mut self, settled: &[Settlement<KafkaPosition>]) {
+    pub(crate) fn settle(&mut self, settled: &[Settlement<KafkaPosition>], now: Instant) {
+        self.uncommitted.settle(self.unsaid(), now);
         for settlement in settled {
             let position = &settlement.position;
             if let Some(assigned) = self.get_mut(position.slot)
@@ -129,6 +136,12 @@ impl<Q> Assignment<Q> {
     /// How many records have settled that no commit contains.
     pub(crate) fn unsaid(&self) -> u64 {
         self.iter().map(|one| one.partition.unsaid()).sum()
+    }
+
+    /// Whether to hand over no more records until a commit is taken.
+    pub(crate) fn is_ahead_of_commits(&self, now: Instant) -> bool {
+        self.uncommitted
+            .is_full(self.unsaid(), self.commit_limits, now)
     }
 
     /// Returns the commits that are due now, each with its partition.
@@ -217,15 +230,23 @@ impl<Q> Assignment<Q> {
     /// Removes all partitions.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
+        self.uncommitted = Uncommitted::default();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use keylane_source::Outcome;
     use keylane_source::frontier::Delivered;
 
     use super::*;
+
+    const COMMIT_LIMITS: CommitLimits = CommitLimits {
+        records: 100,
+        time: Duration::from_secs(1),
+    };
 
     fn start(at: u64) -> Start {
         Start {
@@ -236,7 +257,7 @@ mod tests {
     }
 
     fn assignment() -> Assignment<()> {
-        let mut assignment = Assignment::new(Limits::default());
+        let mut assignment = Assignment::new(Limits::default(), COMMIT_LIMITS);
         for number in 0..3 {
             let before = assignment.assign("orders".into(), number, start(10), ());
             assert_eq!(before, None);
@@ -255,7 +276,7 @@ mod tests {
     }
 
     fn done(assignment: &mut Assignment<()>, position: KafkaPosition) {
-        assignment.settle(&[Settlement::new(position, Outcome::Done)]);
+        assignment.settle(&[Settlement::new(position, Outcome::Done)], Instant::now());
     }
 
     fn committed(assignment: &mut Assignment<()>) -> Vec<(i32, u64)> {
@@ -330,7 +351,7 @@ mod tests {
         let back = handed_over(&mut assignment, 0, 10);
         let other = handed_over(&mut assignment, 1, 10);
         let returned = Outcome::returned(1);
-        assignment.settle(&[Settlement::new(back, returned)]);
+        assignment.settle(&[Settlement::new(back, returned)], Instant::now());
         assert_eq!(assignment.rewind(), [back.generation]);
         assert_eq!(assignment.rewind(), []);
         let gone = assignment.release(back.generation).unwrap();

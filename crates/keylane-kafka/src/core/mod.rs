@@ -8,6 +8,9 @@ mod partition;
 pub use partition::MetadataFull;
 pub(crate) use partition::{Commit, Phase, Start};
 
+mod uncommitted;
+pub(crate) use uncommitted::CommitLimits;
+
 mod start;
 pub(crate) use start::{Begin, Committed, Log, begin};
 pub use start::{OnOvertaken, StartAt};

@@ -39,7 +39,7 @@ use keylane_source::{
     Deliveries, Features, Generation, Received, Settlement, Source, SourceError, SourceLetter,
 };
 use rdkafka::consumer::Consumer as _;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::core::KafkaPosition;
 use crate::core::StartAt;
@@ -119,7 +119,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
     }
 
     async fn settle(&mut self, settled: &[Settlement<KafkaPosition>]) -> Result<(), SourceError> {
-        self.assignment.settle(settled);
+        self.assignment.settle(settled, Instant::now());
         if settled.iter().any(|one| !one.outcome.is_ack()) {
             self.rewind_soon();
         }

@@ -139,7 +139,7 @@ impl<M> KafkaSource<M> {
     fn take(&mut self, into: &mut Deliveries<M, KafkaPosition>) -> Result<bool, SourceError> {
         let slots = self.assignment.slots();
         let mut left = into.room().min(AT_ONCE);
-        if slots == 0 || left == 0 {
+        if slots == 0 || left == 0 || self.assignment.is_ahead_of_commits(Instant::now()) {
             return Ok(false);
         }
         let of_one = (left / slots).max(FEWEST_OF_ONE);

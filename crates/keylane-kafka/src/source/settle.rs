@@ -58,11 +58,14 @@ impl<M> KafkaSource<M> {
             commit,
         });
         let commits: Vec<_> = commits.collect();
+        let now = Instant::now();
+        let said = commits.iter().map(|one| one.commit.said).sum();
+        self.assignment.uncommitted.send(said, now);
         for one in &commits {
             self.commits
                 .begin(&one.topic, one.number, one.commit.offset);
         }
-        self.commit_at = Instant::now() + self.config.settings.commit_every;
+        self.commit_at = now + self.config.settings.commit_every;
         self.committing = Some(job(move || link::commit(&consumer, commits, most_chars))?);
         Ok(())
     }
@@ -96,6 +99,7 @@ impl<M> KafkaSource<M> {
             let said = said.iter().map(|(_, encoded)| encoded.text.len());
             self.shorten_metadata(said.max().unwrap_or_default());
         }
+        self.assignment.uncommitted.answer(taken.is_ok());
         let metadata_full = self.config.settings.metadata_full;
         let full_from = metadata_full.full_from(self.metadata_chars);
         for (commit, encoded) in &said {

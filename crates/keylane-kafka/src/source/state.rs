@@ -129,7 +129,7 @@ impl<M> KafkaSource<M> {
             failures: Failures::default(),
             refused: Refused::default(),
             at_end: None,
-            assignment: Assignment::new(config.settings.limits),
+            assignment: Assignment::new(config.settings.limits, config.settings.commit_limits()),
             metadata_chars: config.settings.metadata_chars,
             config,
             first: 0,

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use keylane::source::{Deliveries, Outcome, Settlement, Source};
+use keylane_kafka::KafkaSourceBuilder;
 use keylane_testkit::{Act, Gate};
 use testkit_servers::Kafka;
 use testkit_servers::proxy::{Direction, Proxy};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::rebalances::{PARTITIONS, judge, produce, settled, takes, watch};
 use crate::stage::{Member, Stage, waiting};
-use crate::support::{Topic, show_log};
+use crate::support::{PATIENCE, Topic, show_log};
 
 /// How often a member may open its source again for one fault. A member that spins exceeds it.
 const RESTARTS: u64 = 10;
@@ -125,4 +127,58 @@ async fn a_coordinator_that_is_away_for_longer_than_the_session_is_a_loss_of_par
     let stats = member.intake.stats();
     assert_eq!((stats.restarts, stats.last_error), (0, None));
     member.stop().await;
+}
+
+/// The records are in memory already. Those that were handed over and have settled are handled
+/// again if this process dies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_records_are_handed_over_far_ahead_of_the_commits() {
+    let without_limit = |builder: KafkaSourceBuilder| builder.commit_overdue(Duration::MAX);
+    let at_count = |builder| without_limit(builder).most_uncommitted(50);
+    let in_time = |builder: KafkaSourceBuilder| builder;
+    assert_eq!(received_without_commits(without_limit).await, 350);
+    assert_eq!(received_without_commits(at_count).await, 0);
+    assert_eq!(received_without_commits(in_time).await, 0);
+}
+
+/// Returns how many of 350 records are handed over while no commit is answered. The others are
+/// handed over afterwards.
+async fn received_without_commits(
+    set: impl FnOnce(KafkaSourceBuilder) -> KafkaSourceBuilder,
+) -> usize {
+    show_log();
+    let kafka = Arc::new(Kafka::start().await.expect("a broker"));
+    let stage = Stage::of(Topic::new(kafka, 1).await);
+    stage.publish(0..400).await;
+    let builder = stage.topic.builder_at(stage.topic.kafka.proxied());
+    let mut source = set(builder).build().expect("a source");
+    source.open().await.expect("it is open");
+    let mut first = Deliveries::new(50, Instant::now() + PATIENCE);
+    while first.len() < 50 {
+        source.receive(&mut first).await.expect("records");
+    }
+    let done = |taken: Deliveries<_, _>| {
+        let mut taken = taken;
+        let taken = taken.take().into_iter();
+        Vec::from_iter(taken.map(|one| Settlement::new(one.position, Outcome::Done)))
+    };
+    let proxy = stage.topic.kafka.proxy(0);
+    proxy.cut();
+    source.settle(&done(first)).await.expect("a commit begins");
+    sleep(Duration::from_millis(400)).await;
+    let mut rest = Deliveries::new(350, Instant::now() + PATIENCE);
+    let all = async |source: &mut keylane_kafka::KafkaSource, rest: &mut Deliveries<_, _>| {
+        while rest.len() < 350 {
+            source.receive(rest).await.expect("records");
+        }
+    };
+    let received = timeout(Duration::from_millis(700), all(&mut source, &mut rest)).await;
+    let count = rest.len();
+    assert_eq!(received.is_ok(), count == 350);
+    proxy.heal();
+    all(&mut source, &mut rest).await;
+    source.settle(&done(rest)).await.expect("a commit begins");
+    source.confirm().await.expect("all is committed");
+    source.close().await.expect("it is closed");
+    count
 }
