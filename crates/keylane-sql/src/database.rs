@@ -9,6 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions, MySqlPool, PgPool};
 
 use crate::error::SqlError;
+use crate::session;
 
 /// How long a call waits for a connection.
 const ACQUIRE: Duration = Duration::from_secs(5);
@@ -42,6 +43,12 @@ pub(crate) enum Pool {
 impl Database {
     /// Connects with a pool of up to ten connections.
     ///
+    /// Each session is set to what this crate needs, whatever the server has for all sessions.
+    /// Transactions are `read committed` in PostgreSQL, and `repeatable read` in MySQL and MariaDB.
+    /// There `autocommit` is on, `completion_type` is `NO_CHAIN`, `sql_safe_updates` is off,
+    /// `sql_select_limit` is not set, and `sql_mode` is strict. Time limits for statements and
+    /// locks, and the `search_path`, stay as they are. What such a limit ends is tried again.
+    ///
     /// # Errors
     ///
     /// Returns [`SqlError`] if the address is not valid, or if nothing answers there within 5
@@ -52,7 +59,9 @@ impl Database {
             "postgres" | "postgresql" => {
                 let options = PgConnectOptions::from_str(address);
                 let options = options.map_err(|_| SqlError::unreadable_address())?;
-                let pool = PgPoolOptions::new().acquire_timeout(ACQUIRE);
+                let pool = PgPoolOptions::new()
+                    .acquire_timeout(ACQUIRE)
+                    .after_connect(|session, _| Box::pin(session::set_postgres(session)));
                 match pool.connect_with(options.clone()).await {
                     Err(sqlx::Error::PoolTimedOut) => Err(why(options.connect()).await),
                     pool => Ok(Self::postgres(pool?)),
@@ -61,7 +70,9 @@ impl Database {
             "mysql" | "mariadb" => {
                 let options = MySqlConnectOptions::from_str(address);
                 let options = options.map_err(|_| SqlError::unreadable_address())?;
-                let pool = MySqlPoolOptions::new().acquire_timeout(ACQUIRE);
+                let pool = MySqlPoolOptions::new()
+                    .acquire_timeout(ACQUIRE)
+                    .after_connect(|session, _| Box::pin(session::set_mysql(session)));
                 match pool.connect_with(options.clone()).await {
                     Err(sqlx::Error::PoolTimedOut) => Err(why(options.connect()).await),
                     pool => Ok(Self::mysql(pool?)),
@@ -78,7 +89,9 @@ impl Database {
         Self(Pool::Postgres(pool))
     }
 
-    /// Uses a pool of your own, for MySQL or MariaDB.
+    /// Uses a pool of your own, for MySQL or MariaDB. Its sessions must be set as
+    /// [`connect`](Self::connect) does it, except the isolation: this is checked when leases or an
+    /// inbox are opened.
     pub fn mysql(pool: MySqlPool) -> Self {
         Self(Pool::MySql(pool))
     }

@@ -40,9 +40,31 @@ pub enum OpenError {
         /// The version of this program.
         needed: u32,
     },
+    /// The sessions of the pool have a variable with which nothing works, or data is lost.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// The database reports an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
+}
+
+/// A variable of a session with a value that cannot be used.
+#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[error(
+    "the sessions of this pool have {variable} = {value:?}: {why} when a connection is made \
+     (`after_connect`), or use `Database::connect`, which does that"
+)]
+pub struct SettingError {
+    pub(crate) variable: &'static str,
+    pub(crate) value: String,
+    pub(crate) why: &'static str,
+}
+
+impl SettingError {
+    /// Returns the name of the variable.
+    pub fn variable(&self) -> &str {
+        self.variable
+    }
 }
 
 fn older(found: u32, needed: u32) -> String {

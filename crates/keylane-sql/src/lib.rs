@@ -34,6 +34,7 @@ pub mod error;
 mod link;
 mod literals;
 mod migrations;
+mod session;
 mod times;
 
 pub use sqlx;

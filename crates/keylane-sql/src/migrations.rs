@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::link::Lent;
+use crate::session;
 use crate::tables::{Quote, Tables};
 
 /// The statements of one migration. They can be repeated: MySQL commits after each of them.
@@ -65,6 +66,7 @@ impl Database {
                 is_known(connection.end(migrated)?)
             }
             Pool::MySql(pool) => {
+                self.check_session().await?;
                 let mut connection = Lent::from(pool).await?;
                 let migrated = migrate_mysql(connection.get(), tables).await;
                 // After an error the connection still has the lock.
@@ -73,12 +75,15 @@ impl Database {
         }
     }
 
-    /// Checks that the tables have the version of this program.
+    /// Checks that the tables have the version of this program, and that the sessions of the pool
+    /// can be used.
     ///
     /// # Errors
     ///
-    /// Returns [`OpenError::Older`] or [`OpenError::Newer`] if they do not.
+    /// Returns [`OpenError::Older`] or [`OpenError::Newer`] if the tables have another version, and
+    /// [`OpenError::Setting`] if a variable of a session has a value with which nothing works.
     pub async fn check(&self, tables: &Tables) -> Result<(), OpenError> {
+        self.check_session().await?;
         let found = self.version(tables).await?;
         is_known(found)?;
         match found < needed() {
@@ -88,6 +93,15 @@ impl Database {
             }),
             false => Ok(()),
         }
+    }
+
+    async fn check_session(&self) -> Result<(), OpenError> {
+        if let Pool::MySql(pool) = &self.0 {
+            let mut connection = Lent::from(pool).await?;
+            let checked = session::check_mysql(connection.get()).await;
+            connection.end(checked)??;
+        }
+        Ok(())
     }
 
     async fn version(&self, tables: &Tables) -> Result<u32, SqlError> {
@@ -177,10 +191,6 @@ async fn migrate_mysql(
     tables: &Tables,
 ) -> Result<u32, sqlx::Error> {
     let text = |template: &str| AssertSqlSafe(tables.statement(template, Quote::MySql));
-    // A connection of a user's pool may not commit by itself.
-    sqlx::query("set autocommit = 1")
-        .execute(&mut *connection)
-        .await?;
     // Names of locks have at most 64 bytes. If the future does not finish, the connection is
     // closed.
     let lock = format!("keylane:{:.56}", tables.lock_name());

@@ -25,6 +25,7 @@ mod source;
 mod store;
 mod transactions;
 mod uncommitted;
+mod variables;
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of leases")]
