@@ -15,6 +15,9 @@ pub use failed::FailedAttempts;
 mod parts;
 pub use parts::{PartFailure, Parts};
 
+mod repeats;
+pub use repeats::Repeats;
+
 mod error;
 pub use error::{ConfigError, ErrorKind};
 

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::repeats::Repeats;
 use crate::session::SessionOf;
 use crate::starts::StartsOf;
 use crate::system::{End, Rest, System};
@@ -44,6 +45,7 @@ impl<S: System> Task<S> {
         let waits = Waits::new(Arc::clone(&self.system), Arc::clone(&self.session));
         let mut renew_at = Instant::now() + third;
         let (mut rest, mut is_waited_for) = (Rest::More, false);
+        let mut repeats = Repeats::default();
         loop {
             let (is_waiting, wants) = {
                 let state = self.session.lock();
@@ -87,11 +89,14 @@ impl<S: System> Task<S> {
                     if is_over {
                         return End::Unable(error);
                     }
-                    tracing::warn!(
-                        target: "keylane",
-                        %error,
-                        "the server cannot serve the source now, will retry"
-                    );
+                    if let Some(left_out) = repeats.hear(error.to_string(), Instant::now()) {
+                        tracing::warn!(
+                            target: "keylane",
+                            %error,
+                            left_out,
+                            "the server cannot serve the source now, will retry"
+                        );
+                    }
                     sleep(LOOK_AGAIN).await;
                 }
                 Err(end) => return end,

@@ -1,18 +1,72 @@
 //! Logs the lines of a client.
 
-use rdkafka::config::RDKafkaLogLevel;
+use std::sync::{LazyLock, Mutex};
 
-/// Logs a line of the client.
-pub(crate) fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
-    match level {
-        RDKafkaLogLevel::Emerg
-        | RDKafkaLogLevel::Alert
-        | RDKafkaLogLevel::Critical
-        | RDKafkaLogLevel::Error => tracing::error!(target: "keylane", facility, "{message}"),
-        RDKafkaLogLevel::Warning => tracing::warn!(target: "keylane", facility, "{message}"),
-        RDKafkaLogLevel::Notice | RDKafkaLogLevel::Info => {
-            tracing::info!(target: "keylane", facility, "{message}");
+use keylane_connector::{Repeats, lock};
+use rdkafka::config::RDKafkaLogLevel as Level;
+use tokio::time::Instant;
+
+/// The lines of all clients of this process, without their numbers. While a broker is down, each
+/// client reports that several times a second.
+static LINES: LazyLock<Mutex<Repeats<String>>> = LazyLock::new(Mutex::default);
+
+/// Logs a line of the client: the same one at once, and then at growing intervals.
+///
+/// What the client calls an error is a warning here: it recovers from it by itself. The source
+/// fails, and says so, when it does not.
+pub(crate) fn log(level: Level, facility: &str, message: &str) {
+    let logs = match level {
+        Level::Debug => {
+            tracing::debug!(target: "keylane", facility, "{message}");
+            return;
         }
-        RDKafkaLogLevel::Debug => tracing::debug!(target: "keylane", facility, "{message}"),
+        Level::Notice | Level::Info => {
+            tracing::info!(target: "keylane", facility, "{message}");
+            return;
+        }
+        level => lock(&LINES).hear(kind_of(level, message), Instant::now()),
+    };
+    let Some(left_out) = logs else {
+        return;
+    };
+    match level {
+        Level::Emerg | Level::Alert | Level::Critical => {
+            tracing::error!(target: "keylane", facility, left_out, "{message}");
+        }
+        _ => tracing::warn!(target: "keylane", facility, left_out, "{message}"),
+    }
+}
+
+/// Returns a line without what differs each time: how long it took, and how often it happened.
+fn kind_of(level: Level, message: &str) -> String {
+    let end = message.find(" (after ").unwrap_or(message.len());
+    format!("{level:?} {}", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_the_same_with_other_counts() {
+        let line = |ms| {
+            format!(
+                "[thrd:localhost:9092/1]: localhost:9092/1: Connect to ipv4#127.0.0.1:9092 failed: \
+                 Connection refused (after {ms}ms in state CONNECT, 30 identical error(s) \
+                 suppressed)"
+            )
+        };
+        assert_eq!(
+            kind_of(Level::Error, &line(0)),
+            kind_of(Level::Error, &line(12))
+        );
+        assert_ne!(
+            kind_of(Level::Error, &line(0)),
+            kind_of(Level::Warning, &line(0))
+        );
+        assert_ne!(
+            kind_of(Level::Error, &line(0)),
+            kind_of(Level::Error, "another")
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keylane_source::frontier::Beyond;
 use rdkafka::client::ClientContext;
@@ -23,6 +23,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionLi
 use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 
 use super::closable::ClosableQueue;
 use super::offset::offset;
@@ -31,7 +32,7 @@ use crate::config::Config;
 use crate::core::Committed;
 use crate::log::log;
 use crate::metadata;
-use keylane_connector::lock;
+use keylane_connector::{Repeats, lock};
 
 pub(crate) type Consumer = BaseConsumer<Context>;
 pub(super) type Queue = PartitionQueue<Context>;
@@ -41,9 +42,6 @@ const ASKED_FOR: Duration = Duration::from_secs(5);
 
 /// How often it checks whether a revoked partition is lost already.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// The same failure of the client is logged once in this time at most.
-const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// How often it checks whether a queue in use is shut.
 const SHUT_EVERY: Duration = Duration::from_millis(1);
@@ -152,8 +150,7 @@ pub(crate) struct Context {
     /// sends the request. If it left the group and joined again in between, the broker would accept
     /// the commit for partitions that other members own by now.
     owned: Mutex<Owned>,
-    /// Failures that were logged lately, and when.
-    said: Mutex<Vec<(Option<RDKafkaErrorCode>, Instant)>>,
+    said: Mutex<Repeats<Option<i32>>>,
     /// The knowledge of the client about the partitions, by topic and number.
     known: Mutex<HashMap<String, HashMap<i32, Known>>>,
     /// The group has answered the last join.
@@ -305,17 +302,10 @@ impl Context {
     fn is_news(&self, error: &KafkaError) -> bool {
         let code = error.rdkafka_error_code();
         // It only sums up failures that were reported before.
-        if code == Some(RDKafkaErrorCode::AllBrokersDown) {
-            return false;
-        }
-        let mut said = lock(&self.said);
-        let now = Instant::now();
-        said.retain(|(_, at)| now.duration_since(*at) < SAID_EVERY);
-        if said.iter().any(|(before, _)| *before == code) {
-            return false;
-        }
-        said.push((code, now));
-        true
+        code != Some(RDKafkaErrorCode::AllBrokersDown)
+            && lock(&self.said)
+                .hear(code.map(|code| code as i32), Instant::now())
+                .is_some()
     }
 
     /// Runs a commit while no partition comes or goes.

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use keylane_connector::Repeats;
 use keylane_source::Generation;
 
 use crate::core::Assignment;
@@ -19,6 +20,8 @@ type Offsets = HashMap<(Arc<str>, i32), u64>;
 pub(super) struct Commits {
     last: Offsets,
     outdated: Arc<Offsets>,
+    /// Commits that the broker has not taken.
+    pub(super) refused: Repeats<Option<i32>>,
 }
 
 impl Commits {

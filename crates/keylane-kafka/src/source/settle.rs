@@ -115,7 +115,10 @@ impl<M> KafkaSource<M> {
             Ok(()) => Again::Taken,
             Err(error) => {
                 pause = pause.max(PAUSE);
-                tracing::warn!(target: "keylane", %error, "the commit failed, will retry");
+                let code = error.rdkafka_error_code().map(|code| code as i32);
+                if let Some(left_out) = self.commits.refused.hear(code, Instant::now()) {
+                    tracing::warn!(target: "keylane", %error, left_out, "the commit failed, will retry");
+                }
                 match may_be_taken_later(&error) {
                     true => Again::Later,
                     false => Again::Never(error),

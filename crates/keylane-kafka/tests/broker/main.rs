@@ -12,6 +12,7 @@ mod hot_keys;
 mod leaderless;
 mod letters;
 mod logs;
+mod loudness;
 mod outages;
 mod patterns;
 mod prefetch;

@@ -18,6 +18,10 @@ use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer, Prod
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::loudness::Loud;
 
 /// The longest wait for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,9 +32,10 @@ static NAMES: AtomicU64 = AtomicU64::new(0);
 /// Shows the logs of the source and its client with `RUST_LOG=keylane`, if the test fails.
 pub(crate) fn show_log() {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter);
+    let shown = tracing_subscriber::fmt::layer().with_test_writer();
+    let subscriber = tracing_subscriber::registry().with(shown.with_filter(filter));
     // Another test may have done so.
-    let _ = subscriber.with_test_writer().try_init();
+    let _ = subscriber.with(Loud).try_init();
 }
 
 /// The broker of all tests that do not disturb it.

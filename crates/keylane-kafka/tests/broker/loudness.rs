@@ -1,0 +1,73 @@
+//! What is logged while a broker is down.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use testkit_servers::Kafka;
+use tokio::time::sleep;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+use crate::stage::{Stage, until};
+use crate::support::{Topic, show_log};
+
+/// The warnings and errors of this program.
+static LOUD: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
+
+/// Keeps warnings and errors.
+pub(crate) struct Loud;
+
+impl<S: Subscriber> Layer<S> for Loud {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let level = *event.metadata().level();
+        if level <= Level::WARN {
+            let mut line = Line::default();
+            event.record(&mut line);
+            LOUD.lock().unwrap().push((level, line.0));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, "{}={value:?} ", field.name()).unwrap();
+    }
+}
+
+/// The client tries to connect several times a second, and reports each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_is_down_is_no_error_and_is_reported_once() {
+    show_log();
+    let kafka = Arc::new(Kafka::start().await.unwrap());
+    let port = kafka.bootstrap().replace("127.0.0.1", "");
+    let stage = Stage::of(Topic::new(Arc::clone(&kafka), 2).await);
+    let member = stage.member();
+    stage.publish(0..10).await;
+    stage.nothing_left().await;
+    kafka.kill(0).await.unwrap();
+    let lines = || {
+        let loud = LOUD.lock().unwrap().clone();
+        Vec::from_iter(loud.into_iter().filter(|(_, line)| line.contains(&port)))
+    };
+    until("the broker is missed", async || !lines().is_empty()).await;
+    sleep(Duration::from_secs(6)).await;
+    let lines = lines();
+    let mut counts = BTreeMap::new();
+    for (level, line) in &lines {
+        assert_eq!(*level, Level::WARN, "{line}");
+        let (_, line) = line.split_once("message=").unwrap();
+        let kind = line.split(" (after ").next().unwrap();
+        *counts.entry(kind.to_owned()).or_insert(0) += 1;
+    }
+    assert!(counts.values().all(|count| *count == 1), "{counts:#?}");
+    kafka.start_again(0).await.unwrap();
+    stage.publish(0..10).await;
+    stage.nothing_left().await;
+    member.stop().await;
+}
