@@ -15,6 +15,9 @@ pub use failed::FailedAttempts;
 mod parts;
 pub use parts::{PartFailure, Parts};
 
+mod hazards;
+pub use hazards::Hazard;
+
 mod repeats;
 pub use repeats::Repeats;
 

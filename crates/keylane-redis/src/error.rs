@@ -58,9 +58,14 @@ impl From<redis::RedisError> for RedisError {
             _ if error.is_timeout() || error.is_connection_dropped() => ErrorKind::Unreachable,
             _ => ErrorKind::Other,
         };
+        let mut message = error.to_string();
+        if code == Some("MOVED") {
+            message += ": this server is a node of a cluster, and the key is on another one: use \
+                        `Redis::cluster`";
+        }
         Self {
             kind,
-            message: error.to_string(),
+            message,
             // After a time-out the connection may be silent for good. It is also of no use with a
             // replica that was a primary, or with a server that does not know the user of the
             // connection.

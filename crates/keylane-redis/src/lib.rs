@@ -36,6 +36,7 @@ pub use stream::{
 };
 
 // Communication with the servers.
+mod inspect;
 mod link;
 mod names;
 mod reconnecting_link;

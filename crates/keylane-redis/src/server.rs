@@ -7,6 +7,7 @@ use keylane_connector::ConfigError;
 use redis::{Client, IntoConnectionInfo};
 
 use crate::error::RedisError;
+use crate::inspect::inspect;
 use crate::link::Link;
 
 /// How long a server may take to answer, by default.
@@ -115,7 +116,12 @@ impl Redis {
     pub(crate) async fn connect_for(&self, wait: Duration) -> Result<Link, RedisError> {
         let limit = self.response_timeout + wait;
         match &self.address {
-            Address::Server(client) => Link::server(client, self.connect_timeout, limit).await,
+            Address::Server(client) => {
+                let mut link = Link::server(client, self.connect_timeout, limit).await?;
+                let name = client.get_connection_info().addr().to_string();
+                inspect(&mut link, &name).await?;
+                Ok(link)
+            }
             Address::Cluster(nodes) => Link::cluster(nodes, self.connect_timeout, limit).await,
         }
     }

@@ -104,6 +104,20 @@ impl Database {
         }
     }
 
+    /// Returns where it is, for the log.
+    pub(crate) fn place(&self) -> String {
+        match &self.0 {
+            Pool::Postgres(pool) => {
+                let options = pool.connect_options();
+                format!("{}:{}", options.get_host(), options.get_port())
+            }
+            Pool::MySql(pool) => {
+                let options = pool.connect_options();
+                format!("{}:{}", options.get_host(), options.get_port())
+            }
+        }
+    }
+
     /// Closes the connections once those in use have come back.
     pub async fn close(&self) {
         match &self.0 {

@@ -95,12 +95,24 @@ impl Database {
         }
     }
 
+    /// Checks a session, and warns of settings with which the database loses data.
     async fn check_session(&self) -> Result<(), OpenError> {
-        if let Pool::MySql(pool) = &self.0 {
-            let mut connection = Lent::from(pool).await?;
-            let checked = session::check_mysql(connection.get()).await;
-            connection.end(checked)??;
-        }
+        let lossy = match &self.0 {
+            Pool::Postgres(pool) => {
+                let mut connection = Lent::from(pool).await?;
+                let lossy = session::lossy_postgres(connection.get()).await;
+                connection.end(lossy)?
+            }
+            Pool::MySql(pool) => {
+                let mut connection = Lent::from(pool).await?;
+                let checked = session::check_mysql(connection.get()).await;
+                connection.end(checked)??;
+                let mut connection = Lent::from(pool).await?;
+                let lossy = session::lossy_mysql(connection.get()).await;
+                connection.end(lossy)?
+            }
+        };
+        session::warn(&self.place(), lossy);
         Ok(())
     }
 

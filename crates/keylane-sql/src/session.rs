@@ -1,5 +1,6 @@
 //! What the sessions of a database must be set to, whatever the operator has set for all sessions.
 
+use keylane_connector::Hazard;
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, PgConnection};
 
 use crate::error::SettingError;
@@ -98,6 +99,52 @@ pub(crate) async fn check_mysql(session: &mut MySqlConnection) -> Result<Checked
     }
     Ok(Ok(()))
 }
+
+const POSTGRES_HAZARDS: &str = "
+    select setting, value from (values
+        ('fsync', current_setting('fsync')),
+        ('full_page_writes', current_setting('full_page_writes')),
+        ('synchronous_commit', current_setting('synchronous_commit'))
+    ) as settings (setting, value)
+    where value = 'off'";
+
+const MYSQL_HAZARDS: &str = "
+    select setting, value from (
+        select 'innodb_flush_log_at_trx_commit' as setting,
+            cast(@@innodb_flush_log_at_trx_commit as char) as value
+    ) as settings
+    where value <> '1'";
+
+/// Returns the settings with which PostgreSQL loses what it has confirmed.
+pub(crate) async fn lossy_postgres(session: &mut PgConnection) -> Result<Lossy, sqlx::Error> {
+    let read = sqlx::query_as(POSTGRES_HAZARDS);
+    read.fetch_all(session).await
+}
+
+/// Returns the settings with which MySQL or MariaDB loses what it has confirmed.
+pub(crate) async fn lossy_mysql(session: &mut MySqlConnection) -> Result<Lossy, sqlx::Error> {
+    let read = sqlx::query_as(MYSQL_HAZARDS);
+    read.fetch_all(session).await
+}
+
+/// Warns of settings with which a database loses what it has confirmed.
+pub(crate) fn warn(database: &str, lossy: Lossy) {
+    for (setting, value) in lossy {
+        let remedy = match setting.as_str() {
+            "innodb_flush_log_at_trx_commit" => "a crash loses what was confirmed: set it to 1",
+            _ => "a crash loses what was confirmed: set it to on",
+        };
+        let hazard = Hazard {
+            setting,
+            value,
+            remedy,
+        };
+        hazard.warn(database);
+    }
+}
+
+/// Settings and their values.
+type Lossy = Vec<(String, String)>;
 
 /// Whether a session can be used.
 pub(crate) type Checked = Result<(), SettingError>;

@@ -303,3 +303,21 @@ async fn receive_or_again(source: &mut Driven, payload: &str) -> crate::support:
         source.settle(&handed).await;
     }
 }
+
+/// Half of the keys are on the other node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_under_a_plain_address_says_what_to_write() {
+    show_log();
+    let cluster = RedisCluster::start(RedisKind::Redis8, 3).await.unwrap();
+    let redis = Redis::at(&cluster.urls()[0]).unwrap();
+    let mut refused = 0;
+    for number in 0..20 {
+        let sink = StreamSink::new(&redis, format!("orders-{number}")).unwrap();
+        if let Err(error) = sink.push(&RawMessage::new("payload")).await {
+            let text = error.to_string();
+            assert!(text.contains("`Redis::cluster`"), "{text}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0 && refused < 20, "{refused}");
+}

@@ -1,5 +1,6 @@
 //! Variables that an operator has set for all sessions of a server.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane_leases::store::{Answer, LeaseStore, Owner, Wish};
@@ -116,4 +117,51 @@ fn refused(variable: &str, opened: Result<(), OpenError>) {
     };
     assert_eq!(setting.variable(), variable);
     assert!(error.to_string().contains(variable), "{error}");
+}
+
+/// On one thread, so that all of it is logged to `Lines`.
+#[tokio::test]
+async fn settings_with_which_a_crash_loses_data_are_in_the_log() {
+    for (kind, setting, value) in [
+        (Kind::Postgres, "synchronous_commit", "off"),
+        (Kind::MariaDb, "innodb_flush_log_at_trx_commit", "2"),
+    ] {
+        let server = Own::start(kind).await;
+        let place = server.place().await.migrated().await;
+        let (_, name) = place.address.rsplit_once('/').unwrap();
+        let set = match kind {
+            Kind::Postgres => format!("alter database {name} set {setting} = {value}"),
+            Kind::MariaDb => format!("set global {setting} = {value}"),
+        };
+        place.execute(set).await;
+        let lines = Lines::default();
+        let into = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || into.clone());
+        let logs = tracing::subscriber::set_default(subscriber.finish());
+        let database = Database::connect(&place.address).await.unwrap();
+        let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
+        inbox.unwrap();
+        drop(logs);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("WARN") && text.contains(setting), "{text}");
+        assert!(
+            !text.contains("secret") && text.contains("set it to"),
+            "{text}"
+        );
+    }
+}
+
+/// What is logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,0 +1,154 @@
+//! Looks at a server: whether it can be used, and with which settings it may lose data.
+
+use keylane_connector::{ErrorKind, Hazard};
+use redis::cmd;
+
+use crate::error::RedisError;
+use crate::link::Link;
+
+/// Looks at a server that was connected to, and warns of its settings.
+///
+/// # Errors
+///
+/// Returns an error if no command of this crate can succeed there.
+pub(crate) async fn inspect(link: &mut Link, name: &str) -> Result<(), RedisError> {
+    let Some(info) = told(link.ask::<String>(&cmd("INFO")).await)? else {
+        return Ok(());
+    };
+    usable(&info)?;
+    let mut ask = cmd("CONFIG");
+    ask.arg("GET").arg("appendfsync").arg("save");
+    let config = told(link.ask::<Vec<String>>(&ask).await)?.unwrap_or_default();
+    let config: Vec<_> = config.chunks_exact(2).collect();
+    let of = |name: &str| {
+        let found = config.iter().find(|pair| pair[0] == name);
+        found.map(|pair| pair[1].as_str())
+    };
+    for hazard in hazards(&info, of("appendfsync"), of("save")) {
+        hazard.warn(name);
+    }
+    Ok(())
+}
+
+/// Returns the answer to a command that the user may have no right to: it is not needed.
+fn told<T>(answer: Result<T, RedisError>) -> Result<Option<T>, RedisError> {
+    match answer {
+        Err(error) if error.breaks_connection() => Err(error),
+        answer => Ok(answer.ok()),
+    }
+}
+
+/// Returns a value of `INFO`.
+fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    lines.find_map(|(found, value)| (found == name).then_some(value.trim()))
+}
+
+fn usable(info: &str) -> Result<(), RedisError> {
+    match value(info, "redis_mode") {
+        Some("sentinel") => Err(RedisError::new(
+            ErrorKind::Address,
+            "this is a Sentinel, which has no data, and keylane does not ask it: give the address \
+             of the primary",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn hazards(info: &str, appendfsync: Option<&str>, save: Option<&str>) -> Vec<Hazard> {
+    let hazard = |setting: &str, value: &str, remedy| Hazard {
+        setting: setting.to_owned(),
+        value: value.to_owned(),
+        remedy,
+    };
+    let mut found = Vec::new();
+    let is_limited = value(info, "maxmemory").is_some_and(|limit| limit != "0");
+    if let Some(policy) = value(info, "maxmemory_policy")
+        && is_limited
+        && policy != "noeviction"
+    {
+        found.push(hazard(
+            "maxmemory-policy",
+            policy,
+            "the server drops keys when its memory is full, among them messages and leases: set \
+             `maxmemory-policy noeviction`",
+        ));
+    }
+    match (value(info, "aof_enabled"), save) {
+        (Some("0"), Some("")) => found.push(hazard(
+            "appendonly",
+            "no",
+            "the server loses everything when it ends: set `appendonly yes`",
+        )),
+        (Some("0"), _) => found.push(hazard(
+            "appendonly",
+            "no",
+            "the server loses what was written since its last snapshot when it crashes: set \
+             `appendonly yes`",
+        )),
+        (Some(_), _) if appendfsync == Some("no") => found.push(hazard(
+            "appendfsync",
+            "no",
+            "the server loses up to some 30 seconds when its machine crashes: set `appendfsync \
+             everysec` or `always`",
+        )),
+        _ => {}
+    }
+    if let Some(mode @ "cluster") = value(info, "redis_mode") {
+        found.push(hazard(
+            "redis_mode",
+            mode,
+            "the server is a node of a cluster, and only keys in its slots can be used: use \
+             `Redis::cluster`",
+        ));
+    }
+    if let Some(role @ "slave") = value(info, "role") {
+        found.push(hazard(
+            "replicaof",
+            role,
+            "the server is a replica, which takes no writes: give the address of the primary",
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAFE: &str = "# Server\r\nredis_mode:standalone\r\n# Memory\r\nmaxmemory:1000\r\n\
+                        maxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:1\r\n\
+                        # Replication\r\nrole:master\r\n";
+
+    fn settings(info: &str, appendfsync: &str, save: &str) -> Vec<String> {
+        let found = hazards(info, Some(appendfsync), Some(save));
+        found.into_iter().map(|hazard| hazard.setting).collect()
+    }
+
+    #[test]
+    fn settings_that_lose_data_are_found() {
+        assert_eq!(settings(SAFE, "everysec", ""), [""; 0]);
+        let evicts = SAFE.replace("noeviction", "volatile-lru");
+        assert_eq!(settings(&evicts, "always", ""), ["maxmemory-policy"]);
+        let without_limit = evicts.replace("maxmemory:1000", "maxmemory:0");
+        assert_eq!(settings(&without_limit, "always", ""), [""; 0]);
+        let forgets = SAFE.replace("aof_enabled:1", "aof_enabled:0");
+        assert_eq!(settings(&forgets, "everysec", "3600 1"), ["appendonly"]);
+        assert_eq!(settings(&forgets, "everysec", ""), ["appendonly"]);
+        assert_eq!(settings(SAFE, "no", ""), ["appendfsync"]);
+        let replica = SAFE.replace("role:master", "role:slave");
+        assert_eq!(settings(&replica, "always", ""), ["replicaof"]);
+        let node = SAFE.replace("standalone", "cluster");
+        assert_eq!(settings(&node, "always", ""), ["redis_mode"]);
+        // The user has no right to `CONFIG`.
+        assert_eq!(hazards(SAFE, None, None), []);
+    }
+
+    #[test]
+    fn a_sentinel_is_refused() {
+        usable(SAFE).expect("a server");
+        let error = usable(&SAFE.replace("standalone", "sentinel")).expect_err("no server");
+        assert!(error.to_string().contains("Sentinel"), "{error}");
+        assert!(!error.is_retryable());
+    }
+}
