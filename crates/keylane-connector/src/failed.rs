@@ -57,6 +57,14 @@ impl<I: Eq + Hash> FailedAttempts<I> {
         }
     }
 
+    /// Records that a message was returned, none of whose attempts needed a note: if it is here,
+    /// more of its attempts may have failed since.
+    pub fn give_back(&self, id: &I, attempts: u32) {
+        if let Some(failed) = lock(&self.0).get_mut(id) {
+            *failed = attempts;
+        }
+    }
+
     fn insert(&self, id: I, attempts: u32) {
         let mut failed = lock(&self.0);
         if failed.len() >= MOST {

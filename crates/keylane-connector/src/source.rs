@@ -123,12 +123,19 @@ impl<S: System> WorkerSource<S> {
         }
     }
 
-    fn position(&self, handed: &Handed<S::Id>) -> WorkerPosition<S::Id> {
-        WorkerPosition {
-            id: handed.id.clone(),
-            noted: handed.noted,
+    fn deliver(&self, handed: Handed<S::Id>) -> Delivery<RawMessage, WorkerPosition<S::Id>> {
+        let attempts = self.starts.count(&handed.id, handed.attempts);
+        let position = WorkerPosition {
+            id: handed.id,
+            // If the system knows too many, it is told how many there are with the next note, or
+            // when the message is returned.
+            noted: match attempts < handed.attempts {
+                true => attempts,
+                false => handed.noted,
+            },
             generation: self.generation,
-        }
+        };
+        delivery(position, handed.message, attempts)
     }
 }
 
@@ -212,9 +219,7 @@ impl<S: System> Source for WorkerSource<S> {
                 while into.room() > 0
                     && let Some(handed) = state.messages.pop_front()
                 {
-                    let position = self.position(&handed);
-                    let attempts = self.starts.count(&handed.id, handed.attempts);
-                    into.push(delivery(position, handed.message, attempts));
+                    into.push(self.deliver(handed));
                 }
                 let room = into.room();
                 let is_more = state.want(room);
@@ -303,7 +308,7 @@ impl<S: System> Source for WorkerSource<S> {
         if !self.system.features().has_random_access() {
             return Err(SourceError::unsupported("read a position again"));
         }
-        let system = Arc::clone(&self.system);
+        let (system, starts) = (Arc::clone(&self.system), Arc::clone(&self.starts));
         let open = self.opened()?;
         let mut positions = positions;
         while !positions.is_empty() {
@@ -318,6 +323,7 @@ impl<S: System> Source for WorkerSource<S> {
                 if let Some((message, attempts)) = found
                     && !open.session.lock().outbox.settles(&position.id)
                 {
+                    let attempts = starts.count(&position.id, attempts);
                     into.push(delivery(position.clone(), message, attempts));
                 }
             }

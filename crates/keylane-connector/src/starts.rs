@@ -84,8 +84,10 @@ where
     }
 
     fn settles(&self, _: u32, position: &WorkerPosition<I>, outcome: Outcome) {
-        if let Some(attempts) = self.notes.remove(&position.id) {
-            self.failed.settle(position.id.clone(), attempts, outcome);
+        match (self.notes.remove(&position.id), outcome) {
+            (Some(attempts), _) => self.failed.settle(position.id.clone(), attempts, outcome),
+            (None, Outcome::Returned { attempts }) => self.failed.give_back(&position.id, attempts),
+            (None, _) => {}
         }
     }
 
