@@ -71,7 +71,13 @@ impl<I: Clone + PartialEq, E> Session<I, E> {
     }
 
     pub(crate) fn end(&self, end: End<E>) {
-        self.lock().end.get_or_insert(end);
+        let mut state = self.lock();
+        if matches!(end, End::Lost | End::Forgotten) {
+            // Other workers may have the messages before this one can enter again.
+            state.until = Instant::now();
+        }
+        state.end.get_or_insert(end);
+        drop(state);
         self.to_source.notify_one();
     }
 

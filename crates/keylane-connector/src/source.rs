@@ -363,6 +363,7 @@ impl<S: System> Source for WorkerSource<S> {
             return Ok(());
         };
         self.worker = None;
+        self.starts.lose(self.generation);
         let left = self.system.leave(&mut open.link, &open.worker).await;
         left.map_err(SourceError::failed)
     }

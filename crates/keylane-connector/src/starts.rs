@@ -60,6 +60,10 @@ impl<I: Clone + Eq + Hash, E> Starts<I, E> {
     pub(crate) fn lose(&self, generation: Generation) {
         self.lost.fetch_max(generation.0, Ordering::Relaxed);
     }
+
+    fn is_lost(&self, generation: Generation) -> bool {
+        generation.0 <= self.lost.load(Ordering::Relaxed)
+    }
 }
 
 impl<I, E> StartGuard<WorkerPosition<I>> for Starts<I, E>
@@ -71,7 +75,7 @@ where
         let Some(session) = lock(&self.session).clone() else {
             return Err("the source is not open".into());
         };
-        if !session.is_leased() {
+        if !session.is_leased() || self.is_lost(position.generation) {
             return Err("the lease of this worker has run out".into());
         }
         if attempt <= position.noted {
@@ -94,6 +98,6 @@ where
     fn holds(&self, position: &WorkerPosition<I>) -> bool {
         let session = lock(&self.session).clone();
         let is_leased = session.is_some_and(|session| session.is_leased());
-        is_leased && position.generation.0 > self.lost.load(Ordering::Relaxed)
+        is_leased && !self.is_lost(position.generation)
     }
 }

@@ -424,3 +424,54 @@ async fn a_message_that_is_read_again_has_the_attempts_that_count() {
     let read = into.take().pop().expect("a message");
     assert_eq!((one.attempts, read.attempts), (1, 1));
 }
+
+async fn ends_at_once(mode: Mode) {
+    let mut rig = Rig::open(1, false).await;
+    let one = rig.receive_one().await;
+    assert!(rig.guard.holds(&one.position));
+    rig.set(mode);
+    rig.system.server().is_away = true;
+    rig.fail().await;
+    assert!(rig.source.open().await.is_err());
+    let starts = rig.guard.starts(0, &one.position, 1);
+    assert!(
+        !rig.guard.holds(&one.position) && starts.is_err(),
+        "{mode:?}: holds {}, starts {}",
+        rig.guard.holds(&one.position),
+        starts.is_ok()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_worker_holds_nothing_before_it_has_a_connection_again() {
+    ends_at_once(Mode::Lost).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_worker_holds_nothing_before_it_has_a_connection_again() {
+    ends_at_once(Mode::Forgotten).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_attempt_starts_at_a_message_of_a_worker_before() {
+    let mut rig = Rig::open(1, false).await;
+    let one = rig.receive_one().await;
+    rig.set(Mode::Lost);
+    rig.fail().await;
+    rig.set(Mode::Answers);
+    rig.source.open().await.expect("it opens");
+    assert!(!rig.guard.holds(&one.position));
+    assert!(rig.guard.starts(0, &one.position, 1).is_err());
+    assert!(rig.guard.starts(0, &one.position, 2).is_err());
+    rig.source.confirm().await.expect("it confirms");
+    assert_eq!(rig.system.server().noted.get(&1), None, "it is noted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_source_holds_nothing() {
+    let mut rig = Rig::open(1, false).await;
+    let one = rig.receive_one().await;
+    rig.source.close().await.expect("it leaves");
+    assert!(!rig.guard.holds(&one.position));
+    assert!(rig.guard.starts(0, &one.position, 1).is_err());
+}
