@@ -204,12 +204,7 @@ impl<S: System> Source for WorkerSource<S> {
         loop {
             let until = {
                 let mut state = session.lock();
-                if let Some(end) = &state.end {
-                    return Err(SourceError::failed(end.clone()));
-                }
-                if state.until <= Instant::now() {
-                    return Err(SourceError::failed("the lease of this worker has run out"));
-                }
+                state.over()?;
                 let part = || format!("{} (waiting)", self.system.name());
                 match state.waits.take() {
                     Some(Err(why)) => into.part_failed(part(), why),
@@ -287,16 +282,18 @@ impl<S: System> Source for WorkerSource<S> {
     async fn confirm(&mut self) -> Result<(), SourceError> {
         let session = self.session()?;
         loop {
-            {
+            let until = {
                 let state = session.lock();
                 if state.outbox.is_confirmed() {
                     return Ok(());
                 }
-                if let Some(end) = &state.end {
-                    return Err(SourceError::failed(end.clone()));
-                }
+                state.over()?;
+                state.until
+            };
+            tokio::select! {
+                () = session.to_source.notified() => {}
+                () = sleep_until(until) => {}
             }
-            session.to_source.notified().await;
         }
     }
 

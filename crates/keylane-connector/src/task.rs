@@ -35,6 +35,9 @@ pub(crate) fn lease_ends_at(sent: Instant, lease: Duration) -> Instant {
 
 impl<S: System> Task<S> {
     pub(crate) async fn run(mut self) {
+        let session = Arc::clone(&self.session);
+        // Also after a panic.
+        let _over = OnDrop(move || session.is_over());
         let end = self.work().await;
         self.session.end(end);
     }
@@ -112,6 +115,15 @@ impl<S: System> Task<S> {
         self.session.lock().confirm(reply, until);
         self.session.to_source.notify_one();
         Ok(rest)
+    }
+}
+
+/// Calls a function when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

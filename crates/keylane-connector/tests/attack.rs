@@ -475,3 +475,34 @@ async fn a_closed_source_holds_nothing() {
     assert!(!rig.guard.holds(&one.position));
     assert!(rig.guard.starts(0, &one.position, 1).is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_ends_with_the_lease() {
+    for mode in [Mode::Hangs, Mode::Panics, Mode::Unable, Mode::LosesAnswer] {
+        let mut rig = Rig::open(1, false).await;
+        let one = rig.receive_one().await;
+        rig.set(mode);
+        rig.settle(one.position, Outcome::Done).await;
+        let confirmed = timeout(2 * LEASE, rig.source.confirm()).await;
+        assert!(matches!(confirmed, Ok(Err(_))), "{mode:?}: {confirmed:?}");
+        rig.set(Mode::Answers);
+        rig.source.open().await.expect("it opens");
+        rig.source.confirm().await.expect("it confirms");
+        assert_eq!(rig.system.server().done, [1], "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_system_ends_the_session_at_once() {
+    let mut rig = Rig::open(1, false).await;
+    let one = rig.receive_one().await;
+    rig.set(Mode::Panics);
+    rig.settle(one.position, Outcome::Done).await;
+    let since = Instant::now();
+    rig.fail().await;
+    assert!(
+        since.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        since.elapsed()
+    );
+}
