@@ -50,8 +50,10 @@ impl<S: System> Task<S> {
         loop {
             let (is_waiting, wants) = {
                 let state = self.session.lock();
-                let is_waiting = state.outbox.is_waiting(state.wanted > 0) || state.is_probed;
-                (is_waiting, state.wanted > 0)
+                let wants = state.wanted > 0;
+                let comes_again = wants && rest != Rest::Blocked;
+                let is_waiting = state.outbox.is_waiting(comes_again) || state.is_probed;
+                (is_waiting, wants)
             };
             let is_due = Instant::now() >= renew_at;
             if !(is_waiting || is_due || wants && rest == Rest::More) {
@@ -108,7 +110,14 @@ impl<S: System> Task<S> {
             .system
             .exchange(&mut self.link, &self.worker, &changes, most);
         let reply = exchanged.await?;
-        let rest = reply.rest;
+        // If it could hand over messages and takes none of those that were returned, it is not asked
+        // again at once.
+        let is_stuck =
+            most > 0 && reply.came == 0 && reply.messages.is_empty() && !changes.again.is_empty();
+        let rest = match is_stuck {
+            true => Rest::Blocked,
+            false => reply.rest,
+        };
         self.starts.confirm(&changes);
         drop(changes);
         let until = lease_ends_at(sent, self.system.lease());

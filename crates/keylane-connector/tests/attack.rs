@@ -506,3 +506,16 @@ async fn a_panic_of_the_system_ends_the_session_at_once() {
         since.elapsed()
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn returned_messages_that_are_blocked_are_asked_for_at_intervals() {
+    let mut rig = Rig::open(2, false).await;
+    let one = rig.receive_one().await;
+    rig.set(Mode::Blocked);
+    rig.settle(one.position, Outcome::Returned { attempts: 0 })
+        .await;
+    let count = rig.exchanges_in_a_second(5).await;
+    assert!(count <= 15, "{count} exchanges");
+    rig.set(Mode::Answers);
+    assert_eq!(*rig.receive(5).await[0].position.id(), 1);
+}
