@@ -85,6 +85,12 @@ impl<I: Eq + Hash> FailedAttempts<I> {
         failed.unwrap_or(noted)
     }
 
+    /// Returns whether no message is here.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
     /// Removes messages whose settlement the system knows.
     pub fn remove(&self, settled: impl IntoIterator<Item: Borrow<I>>) {
         let mut failed = lock(&self.0);

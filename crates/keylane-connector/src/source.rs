@@ -30,7 +30,7 @@ use crate::task::{Task, lease_ends_at};
 /// - An attempt starts only while the lease lasts, by this clock and a tenth shorter.
 pub struct WorkerSource<S: System> {
     system: Arc<S>,
-    starts: Arc<StartsOf<S>>,
+    pub(crate) starts: Arc<StartsOf<S>>,
     /// The worker that this source was and is, until the system does not know it any more.
     worker: Option<Arc<S::Worker>>,
     open: Option<Open<S>>,
@@ -107,6 +107,7 @@ impl<S: System> WorkerSource<S> {
             let entry = Entry { is_new, settled };
             match self.system.enter(link, &worker, entry).await {
                 Ok(memory) => {
+                    self.starts.confirm(&self.settled);
                     self.settled = Changes::default();
                     if memory == Memory::Earlier {
                         self.lose(true);

@@ -56,6 +56,12 @@ impl<I: Clone + Eq + Hash, E> Starts<I, E> {
         self.failed.remove(changes.settled());
     }
 
+    /// Returns whether nothing is kept of any message.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.notes.is_empty() && self.failed.is_empty()
+    }
+
     /// Marks the messages of this generation as lost: other workers may have them.
     pub(crate) fn lose(&self, generation: Generation) {
         self.lost.fetch_max(generation.0, Ordering::Relaxed);
