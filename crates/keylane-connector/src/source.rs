@@ -185,6 +185,7 @@ impl<S: System> Source for WorkerSource<S> {
             link: link.clone(),
             session: Arc::clone(&session),
             starts: Arc::clone(&self.starts),
+            entered: sent,
         };
         self.open = Some(Open {
             link,

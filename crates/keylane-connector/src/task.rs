@@ -24,6 +24,8 @@ pub(crate) struct Task<S: System> {
     pub(crate) link: S::Link,
     pub(crate) session: Arc<SessionOf<S>>,
     pub(crate) starts: Arc<StartsOf<S>>,
+    /// When the request was sent with which the lease began.
+    pub(crate) entered: Instant,
 }
 
 /// Returns when a lease ends for its worker, if the request that renewed it was sent at this time:
@@ -45,7 +47,7 @@ impl<S: System> Task<S> {
     async fn work(&mut self) -> End<S::Error> {
         let third = self.system.lease() / 3;
         let waits = Waits::new(Arc::clone(&self.system), Arc::clone(&self.session));
-        let mut renew_at = Instant::now() + third;
+        let mut renew_at = self.entered + third;
         let (mut rest, mut is_waited_for) = (Rest::More, false);
         loop {
             let (is_waiting, wants) = {

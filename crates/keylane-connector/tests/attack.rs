@@ -519,3 +519,14 @@ async fn returned_messages_that_are_blocked_are_asked_for_at_intervals() {
     rig.set(Mode::Answers);
     assert_eq!(*rig.receive(5).await[0].position.id(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_entry_does_not_cost_the_lease() {
+    let system = Arc::new(Scripted::default());
+    system.server().enter_takes = LEASE * 7 / 10;
+    let mut source = WorkerSource::<Scripted>::new(Arc::clone(&system));
+    source.open().await.expect("it opens");
+    let mut into = Deliveries::<RawMessage, Position>::new(0, Instant::now() + 4 * LEASE);
+    let received = timeout(2 * LEASE, source.receive(&mut into)).await;
+    assert!(received.is_err(), "{received:?}");
+}
