@@ -224,7 +224,10 @@ impl<S: System> Source for WorkerSource<S> {
                 if comes_again {
                     self.again.sort_unstable();
                     let now = self.again.drain(..room.min(self.again.len()));
-                    state.outbox.waiting().again.extend(now);
+                    let again = &mut state.outbox.waiting().again;
+                    again.extend(now);
+                    // Those before them may not have been asked for yet.
+                    again.sort_unstable();
                 }
                 if is_more || comes_again {
                     session.to_task.notify_one();

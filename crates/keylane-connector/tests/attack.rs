@@ -530,3 +530,18 @@ async fn a_slow_entry_does_not_cost_the_lease() {
     let received = timeout(2 * LEASE, source.receive(&mut into)).await;
     assert!(received.is_err(), "{received:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn returned_messages_are_asked_for_in_their_order() {
+    let mut rig = Rig::open(3, false).await;
+    let all = rig.receive(3).await;
+    rig.set(Mode::Unable);
+    for one in all.into_iter().rev() {
+        rig.settle(one.position, Outcome::Returned { attempts: 0 })
+            .await;
+        let mut into = Deliveries::new(1, Instant::now() + LEASE);
+        let limit = Duration::from_millis(150);
+        assert!(timeout(limit, rig.source.receive(&mut into)).await.is_err());
+    }
+    assert_eq!(rig.system.server().asked, [1, 2, 3]);
+}
