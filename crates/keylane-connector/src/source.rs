@@ -73,11 +73,14 @@ impl<S: System> WorkerSource<S> {
 
     /// Ends the session: no exchange is in progress when this returns. May be dropped and called
     /// again.
-    async fn stop(&mut self) -> Option<Open<S>> {
-        let open = self.open.as_mut()?;
-        open.task.abort();
-        let _ = (&mut open.task).await;
-        self.open.take()
+    async fn stop(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.task.abort();
+            // It may have ended in a call before.
+            if !open.task.is_finished() {
+                let _ = (&mut open.task).await;
+            }
+        }
     }
 
     /// Marks all messages as lost: other workers may have them, or had them in the state that the
@@ -168,7 +171,8 @@ impl<S: System> Source for WorkerSource<S> {
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
-        if let Some(open) = self.stop().await {
+        self.stop().await;
+        if let Some(open) = self.open.take() {
             // The notes and the returned messages come with the rest.
             self.settled = open.session.lock().outbox.take_settlements();
         }
@@ -361,12 +365,13 @@ impl<S: System> Source for WorkerSource<S> {
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
-        let Some(mut open) = self.stop().await else {
+        self.stop().await;
+        let Some(open) = &mut self.open else {
             return Ok(());
         };
-        self.worker = None;
         self.starts.lose(self.generation);
         let left = self.system.leave(&mut open.link, &open.worker).await;
+        (self.open, self.worker) = (None, None);
         left.map_err(SourceError::failed)
     }
 }

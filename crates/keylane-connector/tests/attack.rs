@@ -545,3 +545,14 @@ async fn returned_messages_are_asked_for_in_their_order() {
     }
     assert_eq!(rig.system.server().asked, [1, 2, 3]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_source_whose_close_was_dropped_leaves_when_it_is_closed_again() {
+    let mut rig = Rig::open(1, false).await;
+    let _one = rig.receive_one().await;
+    rig.system.server().leave_hangs = true;
+    assert!(timeout(LEASE, rig.source.close()).await.is_err());
+    rig.system.server().leave_hangs = false;
+    rig.source.close().await.expect("it leaves");
+    assert_eq!(rig.system.server().left, 1);
+}
