@@ -57,6 +57,14 @@ impl<I: Eq + Hash> FailedAttempts<I> {
         }
     }
 
+    /// Records that a message was returned, none of whose attempts needed a note: if it is here,
+    /// more of its attempts may have failed since.
+    pub fn give_back(&self, id: &I, attempts: u32) {
+        if let Some(failed) = lock(&self.0).get_mut(id) {
+            *failed = attempts;
+        }
+    }
+
     fn insert(&self, id: I, attempts: u32) {
         let mut failed = lock(&self.0);
         if failed.len() >= MOST {
@@ -75,6 +83,12 @@ impl<I: Eq + Hash> FailedAttempts<I> {
         // If there are more, another process has noted them.
         let failed = failed.filter(|failed| noted == failed.saturating_add(1));
         failed.unwrap_or(noted)
+    }
+
+    /// Returns whether no message is here.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
     }
 
     /// Removes messages whose settlement the system knows.

@@ -82,6 +82,12 @@ impl<I: Clone + Eq + Hash> Notes<I> {
         self.change(HashMap::clear);
     }
 
+    /// Returns whether no message is here.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.attempts).is_empty()
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut HashMap<I, NotedAttempts>) -> T) -> T {
         let mut attempts = lock(&self.attempts);
         let changed = change(&mut attempts);

@@ -97,6 +97,9 @@ impl<P: Clone + Ord + fmt::Display> Parts<P> {
             now: Now::Nothing,
             reported: None,
         });
+        if failing.in_a_row == 0 {
+            failing.since = now;
+        }
         failing.in_a_row = failing.in_a_row.saturating_add(1);
         failing.last = now;
         if may_pass && failing.in_a_row < IN_A_ROW {
@@ -130,7 +133,7 @@ impl<P: Clone + Ord + fmt::Display> Parts<P> {
     /// parts are tried at once: they are forgotten.
     pub fn reopen(&self, is_tried: impl Fn(&P) -> bool) {
         self.lock().retain(|part, failing| {
-            if failing.now == Now::Nothing && failing.reported.take().is_some() {
+            if failing.now != Now::Works && failing.reported.take().is_some() {
                 failing.now = Now::Fails;
             }
             failing.now != Now::Works && !is_tried(part)
@@ -147,7 +150,10 @@ impl<P: Clone + Ord + fmt::Display> Parts<P> {
                 Now::Works => {
                     into.part_recovered(part.to_string());
                     is_any = true;
-                    return false;
+                    (failing.now, failing.reported) = (Now::Nothing, None);
+                    failing.why.clear();
+                    // Errors since that may pass count.
+                    return failing.in_a_row > 0;
                 }
                 Now::Fails => {
                     let is_reported = failing.reported.as_ref().is_some_and(|(at, why)| {
@@ -262,5 +268,30 @@ mod tests {
         assert_eq!(failing(&parts), ["old ids"]);
         assert!(report(&parts));
         assert_eq!(failing(&parts), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_is_opened_reports_a_failure_that_was_held_back() {
+        let parts = Parts::default();
+        parts.fail("old ids", "a time-out");
+        assert!(report(&parts));
+        parts.fail("old ids", "a time-out");
+        assert!(!report(&parts), "within the same second");
+        parts.reopen(|_| false);
+        assert!(report(&parts));
+    }
+
+    #[test]
+    fn failures_in_a_row_count_from_the_last_success() {
+        let parts = Parts::default();
+        parts.fail("claims", "a time-out");
+        assert!(report(&parts));
+        parts.recover(&"claims");
+        parts.fail_for_now("claims", "a conflict");
+        assert!(report(&parts), "it has recovered");
+        for _ in 1..IN_A_ROW {
+            parts.fail_for_now("claims", "a conflict");
+        }
+        assert!(report(&parts), "three in a row");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use keylane_source::SourceError;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -35,6 +36,8 @@ pub(crate) struct State<I, E> {
     /// How often the system has answered.
     pub(crate) answers: u64,
     pub(crate) end: Option<End<E>>,
+    /// Whether the task is gone, with or without an `end`.
+    pub(crate) is_over: bool,
     /// Whether the waits for messages work, if that has changed and is not reported yet.
     pub(crate) waits: Option<Result<(), String>>,
     /// When the lease of the worker ends, by this clock.
@@ -52,6 +55,7 @@ impl<I: Clone + PartialEq, E> Session<I, E> {
                 is_probed: false,
                 answers: 0,
                 end: None,
+                is_over: false,
                 waits: None,
                 until,
             }),
@@ -71,7 +75,19 @@ impl<I: Clone + PartialEq, E> Session<I, E> {
     }
 
     pub(crate) fn end(&self, end: End<E>) {
-        self.lock().end.get_or_insert(end);
+        let mut state = self.lock();
+        if matches!(end, End::Lost | End::Forgotten) {
+            // Other workers may have the messages before this one can enter again.
+            state.until = Instant::now();
+        }
+        state.end.get_or_insert(end);
+        drop(state);
+        self.to_source.notify_one();
+    }
+
+    /// Records that the task is gone.
+    pub(crate) fn is_over(&self) {
+        self.lock().is_over = true;
         self.to_source.notify_one();
     }
 
@@ -95,6 +111,21 @@ impl<I: Clone + PartialEq, E> State<I, E> {
         self.requested = self.wanted.min(most);
         self.wanted -= self.requested;
         (self.outbox.send(), self.requested)
+    }
+
+    /// Returns why the session is over, if it is.
+    pub(crate) fn over(&self) -> Result<(), SourceError>
+    where
+        End<E>: std::error::Error + Clone + Send + Sync + 'static,
+    {
+        match &self.end {
+            Some(end) => Err(SourceError::failed(end.clone())),
+            None if self.is_over => Err(SourceError::failed("a call of the system panicked")),
+            None if self.until <= Instant::now() => {
+                Err(SourceError::failed("the lease of this worker has run out"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Applies the answer to the request.

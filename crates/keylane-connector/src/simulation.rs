@@ -42,6 +42,10 @@ enum Luck {
     AnswerLost,
     /// Before it, all workers lose their messages.
     Expired,
+    /// Before it, the state is saved.
+    Saved,
+    /// Before it, the server goes back to the state that was saved.
+    Restored,
 }
 
 fn luck() -> impl Strategy<Value = Luck> {
@@ -52,6 +56,8 @@ fn luck() -> impl Strategy<Value = Luck> {
         1 => Just(Luck::RequestLost),
         1 => Just(Luck::AnswerLost),
         1 => Just(Luck::Expired),
+        1 => Just(Luck::Saved),
+        1 => Just(Luck::Restored),
     ]
 }
 
@@ -67,15 +73,25 @@ struct Server {
     /// How often all workers have lost their messages.
     expiries: u64,
     exchanges: u64,
+    saved: Option<Saved>,
+    restored: u64,
 }
 
+/// A state that was saved: messages that wait, workers, messages that are done, attempts.
+type Saved = (
+    BTreeSet<u64>,
+    BTreeMap<u64, Known>,
+    BTreeSet<u64>,
+    BTreeMap<u64, u32>,
+);
+
 /// A worker that the server knows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     held: BTreeSet<u64>,
     /// Messages that it gets again.
     again: BTreeSet<u64>,
-    /// How many exchanges it has had.
+    /// How often it has entered and exchanged.
     exchanges: u64,
 }
 
@@ -109,6 +125,30 @@ impl Simulated {
                 server.expiries += 1;
                 for (_, worker) in std::mem::take(&mut server.workers) {
                     server.waiting.extend(worker.held);
+                }
+            }
+            Luck::Saved => {
+                let server = &mut self.server().0;
+                server.saved = Some((
+                    server.waiting.clone(),
+                    server.workers.clone(),
+                    server.done.clone(),
+                    server.noted.clone(),
+                ));
+            }
+            Luck::Restored => {
+                let server = &mut self.server().0;
+                if let Some(saved) = server.saved.clone() {
+                    let now = std::mem::take(&mut server.workers);
+                    (server.waiting, server.workers, server.done, server.noted) = saved;
+                    // The lease of a worker that is gone has run out.
+                    let gone = server
+                        .workers
+                        .extract_if(.., |name, _| !now.contains_key(name));
+                    let gone = gone.flat_map(|(_, worker)| worker.held);
+                    server.waiting.extend(gone);
+                    server.expiries += 1;
+                    server.restored += 1;
                 }
             }
             Luck::Good | Luck::AnswerLost => sleep(Duration::from_millis(1)).await,
@@ -192,10 +232,15 @@ impl System for Simulated {
             server.apply(worker.name, entry.settled, 0);
             let known = server.workers.get_mut(&worker.name).ok_or(End::Lost)?;
             known.again = known.held.clone();
+            known.exchanges += 1;
             Ok(known.exchanges)
         });
-        *lock(&worker.heard) = exchanges.await?;
-        Ok(Memory::Whole)
+        let exchanges = exchanges.await?;
+        let before = std::mem::replace(&mut *lock(&worker.heard), exchanges);
+        Ok(match exchanges <= before {
+            true => Memory::Earlier,
+            false => Memory::Whole,
+        })
     }
 
     async fn exchange(
@@ -208,6 +253,9 @@ impl System for Simulated {
         let heard = *lock(&worker.heard);
         let reply = self.call(|server| {
             let known = server.workers.get(&worker.name).ok_or(End::Lost)?;
+            if known.exchanges < heard {
+                return Err(End::Forgotten);
+            }
             if known.exchanges != heard {
                 return Err(End::Missed);
             }
@@ -277,8 +325,16 @@ enum Step {
     Return(usize),
     /// Asks for the second attempt at a message.
     Retry(usize),
+    /// Returns a message whose attempt was dropped.
+    Drop(usize),
     Confirm,
+    /// Drops `confirm` after this many milliseconds.
+    DropConfirm(u64),
     Open,
+    /// Drops `open` after this many milliseconds.
+    DropOpen(u64),
+    /// Closes the source, or drops that after this many milliseconds.
+    Close(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -288,8 +344,12 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (0..6_usize).prop_map(Step::Settle),
         1 => (0..6_usize).prop_map(Step::Return),
         1 => (0..6_usize).prop_map(Step::Retry),
+        1 => (0..6_usize).prop_map(Step::Drop),
         1 => Just(Step::Confirm),
+        1 => (0..3_u64).prop_map(Step::DropConfirm),
         1 => Just(Step::Open),
+        1 => (0..4_u64).prop_map(Step::DropOpen),
+        1 => (0..3_u64).prop_map(Step::Close),
     ]
 }
 
@@ -300,6 +360,11 @@ struct Driver {
     system: Arc<Simulated>,
     /// Each with the number of expiries before.
     held: Vec<(Position, u64)>,
+    /// How many attempts at those have failed.
+    failed: BTreeMap<u64, u32>,
+    /// How many attempts have failed that were noted.
+    least: BTreeMap<u64, u32>,
+    restored: u64,
     /// Settled as done, with the number of expiries before they were handed over.
     settled: BTreeMap<u64, u64>,
     /// The number of expiries when the source was opened.
@@ -318,16 +383,36 @@ impl Driver {
         }
     }
 
+    /// So many attempts have failed: those that the server has noted count.
+    fn has_failed(&mut self, id: u64, failed: u32) {
+        let noted = self.system.server().0.noted.get(&id).copied();
+        let least = self.least.entry(id).or_default();
+        *least = (*least).max(failed.min(noted.unwrap_or(0)));
+        self.failed.insert(id, failed);
+    }
+
     fn take(&mut self, into: &mut Deliveries<RawMessage, Position>) {
         for delivery in into.take() {
             let id = *delivery.position.id();
             assert!(!self.is_settled(id), "{id} has settled, and comes again");
             let tried = self.tried.get(&id).copied().unwrap_or(0);
+            let restored = self.system.server().0.restored;
             assert!(
-                delivery.attempts <= tried,
+                // Of a message that had settled it is not known any more which attempts were dropped.
+                delivery.attempts <= tried || restored > 0,
                 "{id}: {} of {tried} attempts",
                 delivery.attempts
             );
+            if std::mem::replace(&mut self.restored, restored) != restored {
+                self.least.clear();
+            }
+            let least = self.least.get(&id).copied().unwrap_or(0);
+            assert!(
+                delivery.attempts >= least,
+                "{id}: {} attempts, and {least} that were noted have failed",
+                delivery.attempts
+            );
+            self.failed.insert(id, delivery.attempts);
             let is_held = self.held.iter().any(|(held, _)| *held.id() == id);
             assert!(!is_held, "{id} is held, and comes again in one generation");
             // It was handed over before the last call at the latest.
@@ -357,6 +442,9 @@ impl Driver {
         let tried = self.tried.entry(id).or_default();
         *tried = (*tried).max(1);
         let outcome = outcome(*tried);
+        if let Outcome::Returned { attempts } = outcome {
+            self.has_failed(id, attempts);
+        }
         let guard = self.source.start_guard().expect("it counts starts");
         guard.settles(0, &position, outcome);
         if outcome == Outcome::Done {
@@ -404,6 +492,10 @@ impl Driver {
                 let tried = self.tried.entry(*position.id()).or_default();
                 // The one before has failed.
                 *tried = (*tried).max(position.noted);
+                let (id, before, position) = (*position.id(), position.noted, position.clone());
+                let position = &position;
+                self.has_failed(id, before);
+                let tried = self.tried.entry(id).or_default();
                 for _ in 0..4 {
                     if guard.starts(0, position, attempt).is_ok() {
                         let noted = self.system.server().0.noted.get(position.id()).copied();
@@ -412,6 +504,41 @@ impl Driver {
                     }
                     tokio::task::yield_now().await;
                 }
+            }
+            Step::Drop(at) => {
+                if let Some((position, _)) = self.held.get(at) {
+                    let failed = self.failed[position.id()];
+                    self.settle(at, |_| Outcome::returned(failed)).await;
+                }
+            }
+            Step::DropConfirm(millis) => {
+                let limit = Duration::from_millis(millis);
+                match tokio::time::timeout(limit, self.confirm()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => self.open().await,
+                }
+            }
+            Step::DropOpen(millis) => {
+                self.held.clear();
+                let limit = Duration::from_millis(millis);
+                let _ = tokio::time::timeout(limit, self.source.open()).await;
+                self.open().await;
+            }
+            Step::Close(millis) => {
+                if self.confirm().await.is_ok() {
+                    self.held.clear();
+                    let limit = Duration::from_millis(millis);
+                    let closed = tokio::time::timeout(limit, self.source.close()).await;
+                    if !matches!(closed, Ok(Ok(()))) {
+                        // Its lease runs out.
+                        let server = &mut self.system.server().0;
+                        server.expiries += 1;
+                        for (_, worker) in std::mem::take(&mut server.workers) {
+                            server.waiting.extend(worker.held);
+                        }
+                    }
+                }
+                self.open().await;
             }
             Step::Confirm => {
                 if self.confirm().await.is_err() {
@@ -430,6 +557,9 @@ async fn run(messages: u64, luck: Vec<Luck>, steps: Vec<Step>) {
         source: WorkerSource::new(Arc::clone(&system)),
         system: Arc::clone(&system),
         held: Vec::new(),
+        failed: BTreeMap::new(),
+        least: BTreeMap::new(),
+        restored: 0,
         settled: BTreeMap::new(),
         expiries: 0,
         tried: BTreeMap::new(),
@@ -467,6 +597,9 @@ async fn run(messages: u64, luck: Vec<Luck>, steps: Vec<Step>) {
         messages as usize,
         "a message is lost"
     );
+    // A message that was lost as it settled may never come back.
+    let keeps_nothing = driver.source.starts.is_empty() || system.server().0.expiries > 0;
+    assert!(keeps_nothing, "it keeps what has settled");
     driver.source.close().await.expect("it leaves");
     assert!(system.server().0.workers.is_empty(), "the worker has left");
 }

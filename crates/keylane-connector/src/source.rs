@@ -30,7 +30,7 @@ use crate::task::{Task, lease_ends_at};
 /// - An attempt starts only while the lease lasts, by this clock and a tenth shorter.
 pub struct WorkerSource<S: System> {
     system: Arc<S>,
-    starts: Arc<StartsOf<S>>,
+    pub(crate) starts: Arc<StartsOf<S>>,
     /// The worker that this source was and is, until the system does not know it any more.
     worker: Option<Arc<S::Worker>>,
     open: Option<Open<S>>,
@@ -73,11 +73,14 @@ impl<S: System> WorkerSource<S> {
 
     /// Ends the session: no exchange is in progress when this returns. May be dropped and called
     /// again.
-    async fn stop(&mut self) -> Option<Open<S>> {
-        let open = self.open.as_mut()?;
-        open.task.abort();
-        let _ = (&mut open.task).await;
-        self.open.take()
+    async fn stop(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.task.abort();
+            // It may have ended in a call before.
+            if !open.task.is_finished() {
+                let _ = (&mut open.task).await;
+            }
+        }
     }
 
     /// Marks all messages as lost: other workers may have them, or had them in the state that the
@@ -107,6 +110,7 @@ impl<S: System> WorkerSource<S> {
             let entry = Entry { is_new, settled };
             match self.system.enter(link, &worker, entry).await {
                 Ok(memory) => {
+                    self.starts.confirm(&self.settled);
                     self.settled = Changes::default();
                     if memory == Memory::Earlier {
                         self.lose(true);
@@ -123,12 +127,19 @@ impl<S: System> WorkerSource<S> {
         }
     }
 
-    fn position(&self, handed: &Handed<S::Id>) -> WorkerPosition<S::Id> {
-        WorkerPosition {
-            id: handed.id.clone(),
-            noted: handed.noted,
+    fn deliver(&self, handed: Handed<S::Id>) -> Delivery<RawMessage, WorkerPosition<S::Id>> {
+        let attempts = self.starts.count(&handed.id, handed.attempts);
+        let position = WorkerPosition {
+            id: handed.id,
+            // If the system knows too many, it is told how many there are with the next note, or
+            // when the message is returned.
+            noted: match attempts < handed.attempts {
+                true => attempts,
+                false => handed.noted,
+            },
             generation: self.generation,
-        }
+        };
+        delivery(position, handed.message, attempts)
     }
 }
 
@@ -160,7 +171,8 @@ impl<S: System> Source for WorkerSource<S> {
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
-        if let Some(open) = self.stop().await {
+        self.stop().await;
+        if let Some(open) = self.open.take() {
             // The notes and the returned messages come with the rest.
             self.settled = open.session.lock().outbox.take_settlements();
         }
@@ -177,6 +189,7 @@ impl<S: System> Source for WorkerSource<S> {
             link: link.clone(),
             session: Arc::clone(&session),
             starts: Arc::clone(&self.starts),
+            entered: sent,
         };
         self.open = Some(Open {
             link,
@@ -197,12 +210,7 @@ impl<S: System> Source for WorkerSource<S> {
         loop {
             let until = {
                 let mut state = session.lock();
-                if let Some(end) = &state.end {
-                    return Err(SourceError::failed(end.clone()));
-                }
-                if state.until <= Instant::now() {
-                    return Err(SourceError::failed("the lease of this worker has run out"));
-                }
+                state.over()?;
                 let part = || format!("{} (waiting)", self.system.name());
                 match state.waits.take() {
                     Some(Err(why)) => into.part_failed(part(), why),
@@ -212,9 +220,7 @@ impl<S: System> Source for WorkerSource<S> {
                 while into.room() > 0
                     && let Some(handed) = state.messages.pop_front()
                 {
-                    let position = self.position(&handed);
-                    let attempts = self.starts.count(&handed.id, handed.attempts);
-                    into.push(delivery(position, handed.message, attempts));
+                    into.push(self.deliver(handed));
                 }
                 let room = into.room();
                 let is_more = state.want(room);
@@ -222,7 +228,10 @@ impl<S: System> Source for WorkerSource<S> {
                 if comes_again {
                     self.again.sort_unstable();
                     let now = self.again.drain(..room.min(self.again.len()));
-                    state.outbox.waiting().again.extend(now);
+                    let again = &mut state.outbox.waiting().again;
+                    again.extend(now);
+                    // Those before them may not have been asked for yet.
+                    again.sort_unstable();
                 }
                 if is_more || comes_again {
                     session.to_task.notify_one();
@@ -282,16 +291,18 @@ impl<S: System> Source for WorkerSource<S> {
     async fn confirm(&mut self) -> Result<(), SourceError> {
         let session = self.session()?;
         loop {
-            {
+            let until = {
                 let state = session.lock();
                 if state.outbox.is_confirmed() {
                     return Ok(());
                 }
-                if let Some(end) = &state.end {
-                    return Err(SourceError::failed(end.clone()));
-                }
+                state.over()?;
+                state.until
+            };
+            tokio::select! {
+                () = session.to_source.notified() => {}
+                () = sleep_until(until) => {}
             }
-            session.to_source.notified().await;
         }
     }
 
@@ -303,7 +314,7 @@ impl<S: System> Source for WorkerSource<S> {
         if !self.system.features().has_random_access() {
             return Err(SourceError::unsupported("read a position again"));
         }
-        let system = Arc::clone(&self.system);
+        let (system, starts) = (Arc::clone(&self.system), Arc::clone(&self.starts));
         let open = self.opened()?;
         let mut positions = positions;
         while !positions.is_empty() {
@@ -318,6 +329,7 @@ impl<S: System> Source for WorkerSource<S> {
                 if let Some((message, attempts)) = found
                     && !open.session.lock().outbox.settles(&position.id)
                 {
+                    let attempts = starts.count(&position.id, attempts);
                     into.push(delivery(position.clone(), message, attempts));
                 }
             }
@@ -353,11 +365,13 @@ impl<S: System> Source for WorkerSource<S> {
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
-        let Some(mut open) = self.stop().await else {
+        self.stop().await;
+        let Some(open) = &mut self.open else {
             return Ok(());
         };
-        self.worker = None;
+        self.starts.lose(self.generation);
         let left = self.system.leave(&mut open.link, &open.worker).await;
+        (self.open, self.worker) = (None, None);
         left.map_err(SourceError::failed)
     }
 }

@@ -56,9 +56,19 @@ impl<I: Clone + Eq + Hash, E> Starts<I, E> {
         self.failed.remove(changes.settled());
     }
 
+    /// Returns whether nothing is kept of any message.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.notes.is_empty() && self.failed.is_empty()
+    }
+
     /// Marks the messages of this generation as lost: other workers may have them.
     pub(crate) fn lose(&self, generation: Generation) {
         self.lost.fetch_max(generation.0, Ordering::Relaxed);
+    }
+
+    fn is_lost(&self, generation: Generation) -> bool {
+        generation.0 <= self.lost.load(Ordering::Relaxed)
     }
 }
 
@@ -71,7 +81,7 @@ where
         let Some(session) = lock(&self.session).clone() else {
             return Err("the source is not open".into());
         };
-        if !session.is_leased() {
+        if !session.is_leased() || self.is_lost(position.generation) {
             return Err("the lease of this worker has run out".into());
         }
         if attempt <= position.noted {
@@ -84,14 +94,16 @@ where
     }
 
     fn settles(&self, _: u32, position: &WorkerPosition<I>, outcome: Outcome) {
-        if let Some(attempts) = self.notes.remove(&position.id) {
-            self.failed.settle(position.id.clone(), attempts, outcome);
+        match (self.notes.remove(&position.id), outcome) {
+            (Some(attempts), _) => self.failed.settle(position.id.clone(), attempts, outcome),
+            (None, Outcome::Returned { attempts }) => self.failed.give_back(&position.id, attempts),
+            (None, _) => {}
         }
     }
 
     fn holds(&self, position: &WorkerPosition<I>) -> bool {
         let session = lock(&self.session).clone();
         let is_leased = session.is_some_and(|session| session.is_leased());
-        is_leased && position.generation.0 > self.lost.load(Ordering::Relaxed)
+        is_leased && !self.is_lost(position.generation)
     }
 }

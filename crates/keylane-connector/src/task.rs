@@ -25,6 +25,8 @@ pub(crate) struct Task<S: System> {
     pub(crate) link: S::Link,
     pub(crate) session: Arc<SessionOf<S>>,
     pub(crate) starts: Arc<StartsOf<S>>,
+    /// When the request was sent with which the lease began.
+    pub(crate) entered: Instant,
 }
 
 /// Returns when a lease ends for its worker, if the request that renewed it was sent at this time:
@@ -36,6 +38,9 @@ pub(crate) fn lease_ends_at(sent: Instant, lease: Duration) -> Instant {
 
 impl<S: System> Task<S> {
     pub(crate) async fn run(mut self) {
+        let session = Arc::clone(&self.session);
+        // Also after a panic.
+        let _over = OnDrop(move || session.is_over());
         let end = self.work().await;
         self.session.end(end);
     }
@@ -43,14 +48,16 @@ impl<S: System> Task<S> {
     async fn work(&mut self) -> End<S::Error> {
         let third = self.system.lease() / 3;
         let waits = Waits::new(Arc::clone(&self.system), Arc::clone(&self.session));
-        let mut renew_at = Instant::now() + third;
+        let mut renew_at = self.entered + third;
         let (mut rest, mut is_waited_for) = (Rest::More, false);
         let mut repeats = Repeats::default();
         loop {
             let (is_waiting, wants) = {
                 let state = self.session.lock();
-                let is_waiting = state.outbox.is_waiting(state.wanted > 0) || state.is_probed;
-                (is_waiting, state.wanted > 0)
+                let wants = state.wanted > 0;
+                let comes_again = wants && rest != Rest::Blocked;
+                let is_waiting = state.outbox.is_waiting(comes_again) || state.is_probed;
+                (is_waiting, wants)
             };
             let is_due = Instant::now() >= renew_at;
             if !(is_waiting || is_due || wants && rest == Rest::More) {
@@ -110,13 +117,29 @@ impl<S: System> Task<S> {
             .system
             .exchange(&mut self.link, &self.worker, &changes, most);
         let reply = exchanged.await?;
-        let rest = reply.rest;
+        // If it could hand over messages and takes none of those that were returned, it is not asked
+        // again at once.
+        let is_stuck =
+            most > 0 && reply.came == 0 && reply.messages.is_empty() && !changes.again.is_empty();
+        let rest = match is_stuck {
+            true => Rest::Blocked,
+            false => reply.rest,
+        };
         self.starts.confirm(&changes);
         drop(changes);
         let until = lease_ends_at(sent, self.system.lease());
         self.session.lock().confirm(reply, until);
         self.session.to_source.notify_one();
         Ok(rest)
+    }
+}
+
+/// Calls a function when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 
