@@ -24,8 +24,9 @@ use crate::letter::Why;
 /// # Cancel safety
 ///
 /// Each of these futures may be dropped at an await. After a drop of `enter` or `exchange` the
-/// connection is dropped as well, and the worker enters again. After a drop of another call the
-/// connection goes on: if an answer may still be on its way there, let the next call fail.
+/// connection is dropped as well, and the worker enters again; if the source closes, `leave` has
+/// that connection. After a drop of another call the connection goes on. If an answer may still be
+/// on its way there, let the next call fail.
 pub trait System: Send + Sync + 'static {
     /// The name of a message while a worker has it. It is the same when the message comes again to
     /// that worker. Returned messages are asked for in the order of their names.

@@ -117,8 +117,8 @@ impl<S: System> Task<S> {
             .system
             .exchange(&mut self.link, &self.worker, &changes, most);
         let reply = exchanged.await?;
-        // If it could hand over messages and takes none of those that were returned, it is not asked
-        // again at once.
+        // If it could hand over messages and takes none of those that were returned, it is not
+        // asked again at once.
         let is_stuck =
             most > 0 && reply.came == 0 && reply.messages.is_empty() && !changes.again.is_empty();
         let rest = match is_stuck {

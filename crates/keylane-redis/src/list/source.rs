@@ -249,8 +249,9 @@ impl System for List {
             }
         });
         if !turn.lost.is_empty() {
-            self.give_back(link, worker, &turn.lost, &turn.lost_key)
-                .await?;
+            let given_back = self.give_back(link, worker, &turn.lost, &turn.lost_key);
+            // The turn is done already, whatever the error says of this step.
+            given_back.await.map_err(End::Failed)?;
         }
         Ok(Reply {
             messages,
