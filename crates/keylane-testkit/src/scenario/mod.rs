@@ -48,5 +48,8 @@ pub use random::Random;
 pub use receipts::{Receipts, outcome};
 pub use runtime::{TestRuntime, on_both, paused, threads};
 pub use trials::{cases, repeats, seed};
-pub use wait::{MS, SECOND, drop_after_polls, quiet, settle, until, within, within_years};
+pub use wait::{
+    MS, SECOND, drop_after_polls, quiet, settle, settle_until, until, until_async, until_within,
+    within, within_years,
+};
 pub use wakes::Wakes;
