@@ -202,9 +202,9 @@ pub async fn told_to_stop() {
     ended.expect("no panic").expect("the end of the input");
 }
 
-/// Pauses two processes in turn, this many times. They want the same thing, and print this line each
-/// time that they have got it. The one that has it is paused until the other one has it, and then
-/// goes on with its interrupted work. Returns the longest time from a pause to the takeover.
+/// Pauses two processes in turn, this many times. They want the same lease, and print this line
+/// each time that they get it. Its holder is paused until the other one has it, and then goes on
+/// with its interrupted work. Returns the longest time from a pause to the takeover.
 ///
 /// # Panics
 ///
