@@ -4,7 +4,7 @@ use keylane::discipline::{Coalesce, OnGap};
 use keylane::{Overflow, Retry};
 use keylane_testkit::scenario::{
     MS, Random, SECOND, assert_no_engine_panics, assert_nothing_left, cases, paused, quiet,
-    threads, until, within,
+    settle_until, threads, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Script};
 
@@ -141,7 +141,7 @@ fn the_runtime_is_dropped_in_the_midst() {
                 gate.arrivals(1).await;
                 client.submit_versions(1, [2, 3, 9]).await;
                 let stats = || client.jobs.stats();
-                until(|| stats().accepted == 4 && stats().ready == 0).await;
+                settle_until(|| stats().accepted == 4 && stats().ready == 0).await;
                 client
             });
             drop(runtime);

@@ -12,7 +12,7 @@ use keylane::{Dispatcher, OnExhausted, Overflow, Retry, RetryBudget};
 use keylane_testkit::Gate;
 use keylane_testkit::scenario::{
     MS, SECOND, assert_no_engine_panics, assert_nothing_left, assert_report_adds_up, paused, quiet,
-    threads, until, within,
+    settle_until, threads, within,
 };
 
 use crate::support::boxed;
@@ -133,14 +133,14 @@ fn a_handler_that_spends_the_whole_budget_is_timed_out() {
                 }))
                 .unwrap();
             let receipt = orders.submit(1).await.unwrap();
-            until(|| orders.stats().in_flight == 1).await;
+            settle_until(|| orders.stats().in_flight == 1).await;
             if is_paused {
                 // It never rests, so time only goes by when it is told to.
                 for _ in 0..100 {
                     tokio::time::advance(MS).await;
                 }
             } else {
-                until(|| orders.stats().timeouts == 1).await;
+                settle_until(|| orders.stats().timeouts == 1).await;
             }
             over.store(true, Ordering::Relaxed);
             let told = within(receipt).await;
@@ -365,7 +365,7 @@ fn skipping_while_the_runtime_goes_ends_with_a_report() {
             .spawn(|_: Slow| async { Err::<(), ()>(()) })
             .unwrap();
         orders.send(slow).await.unwrap();
-        until(|| orders.stats().halted == 1).await;
+        settle_until(|| orders.stats().halted == 1).await;
         orders
     });
     let (inside, is_inside) = mpsc::channel();

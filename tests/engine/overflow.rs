@@ -4,7 +4,7 @@ use futures::FutureExt;
 use keylane::Overflow;
 use keylane::error::{Failure, ReceiptError, SendError, TrySendError};
 use keylane_testkit::scenario::{
-    Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, until, within,
+    Message, Producer, SECOND, dispatcher, on_both, paused, quiet, scripted, settle_until, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, Id, LetterBox, Rule, Script};
 use tokio::task::JoinSet;
@@ -334,7 +334,7 @@ fn drop_oldest_and_dead_letter_never_exceed_the_limit() {
                 assert!(depth <= 4, "{depth}");
                 receipts.extend(sent.unwrap());
             }
-            until(|| {
+            settle_until(|| {
                 producer.dispatcher.stats().overflowed
                     >= if overflow == Overflow::DropOldest {
                         397

@@ -7,7 +7,7 @@ use std::future::IntoFuture;
 
 use futures::FutureExt;
 use keylane::error::{ReserveError, SendError, TrySendError};
-use keylane_testkit::scenario::{Message, Random, paused, repeats, threads, until};
+use keylane_testkit::scenario::{Message, Random, paused, repeats, settle_until, threads};
 use tokio::runtime::Runtime;
 
 use crate::support::Life;
@@ -85,7 +85,7 @@ fn runtime_dropped_while_another_one_waits_for_the_report() {
         runtime.shutdown_background();
         let report = other.block_on(ending).expect("a report");
         // What a sender has in its hands is its own affair.
-        other.block_on(until(|| life.is_alone()));
+        other.block_on(settle_until(|| life.is_alone()));
         life.judge(&report);
     }
 }

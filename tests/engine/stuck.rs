@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use keylane::Dispatcher;
-use keylane_testkit::scenario::{MS, paused, threads, until, within};
+use keylane_testkit::scenario::{MS, paused, settle_until, threads, within};
 
 use crate::support::boxed;
 
@@ -46,7 +46,7 @@ fn reported_once(in_call: bool) {
             .unwrap();
         let receipt = orders.submit(1).await.unwrap();
         within(inside.recv()).await.unwrap();
-        until(|| orders.stats().stuck > 0).await;
+        settle_until(|| orders.stats().stuck > 0).await;
         // The other thread goes on, and it is still the same poll.
         for n in 2..50 {
             assert_eq!(within(orders.submit(n).await.unwrap()).await, Ok(n));

@@ -11,6 +11,7 @@ use keylane::consume::{Intake, IntakeReport, IntakeSettings};
 use keylane::source::{Features, RawMessage};
 use keylane::{Builder, Context, Dispatcher, OnExhausted};
 use keylane_testkit::reference::{MessageState, ReferenceServer};
+pub(crate) use keylane_testkit::scenario::until;
 use keylane_testkit::scenario::{
     Random, SECOND, assert_no_engine_panics, assert_nothing_left, watch_for_engine_panics, within,
 };
@@ -221,21 +222,6 @@ pub(crate) async fn come_to_rest<K: LaneKey>(rig: &Rig, orders: &OrdersBy<K>, in
     let report = within(async { intake.stop().await }).await;
     adds_up(&report);
     assert_nothing_left(orders);
-}
-
-/// Waits until this holds, with paused time.
-#[track_caller]
-pub(crate) fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
-    let caller = std::panic::Location::caller();
-    async move {
-        for _ in 0..100_000 {
-            if holds() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        panic!("it does not come true: {caller}");
-    }
 }
 
 /// S7.

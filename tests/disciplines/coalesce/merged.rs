@@ -6,7 +6,7 @@ use keylane::discipline::{Coalesce, Delayed};
 use keylane::error::ReceiptError;
 use keylane::watching::LaneState;
 use keylane::{Context, Overflow, Rate};
-use keylane_testkit::scenario::{MS, SECOND, paused, quiet, until, within};
+use keylane_testkit::scenario::{MS, SECOND, paused, quiet, settle_until, within};
 use keylane_testkit::{Act, Gate, History, Script};
 use tokio::runtime::{Builder, Handle};
 
@@ -191,9 +191,9 @@ fn senders_come_in_while_messages_are_merged() {
                 came.send(()).unwrap();
             }
         });
-        until(|| client.jobs.inspect(&1).is_some_and(|lane| lane.depth >= 3)).await;
+        settle_until(|| client.jobs.inspect(&1).is_some_and(|lane| lane.depth >= 3)).await;
         hog.open();
-        until(|| late.is_finished()).await;
+        settle_until(|| late.is_finished()).await;
         late.join().unwrap();
         within(client.jobs.drain().into_future()).await
     });

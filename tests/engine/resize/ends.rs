@@ -7,7 +7,7 @@ use keylane::discipline::Delayed;
 use keylane::error::{ReceiptError, ResizeError};
 use keylane::{OnExhausted, Overflow, Retry};
 use keylane_testkit::scenario::{
-    MS, Message, SECOND, paused, quiet, scripted, threads, until, within,
+    MS, Message, SECOND, paused, quiet, scripted, settle_until, threads, within,
 };
 use keylane_testkit::{Act, Evidence, Gate, History, LetterBox, Script};
 
@@ -300,11 +300,11 @@ fn a_runtime_that_is_dropped_ends_a_change() {
         let script = Script::new(&history).message(1, Act::never());
         let producer = Producer::new(&history, hashed(4).spawn(scripted(script)).unwrap());
         producer.send(troubled()).await;
-        until(|| producer.dispatcher.stats().in_flight == 1).await;
+        settle_until(|| producer.dispatcher.stats().in_flight == 1).await;
         let lanes = producer.dispatcher.clone();
         // Asked for outside the runtime, which would drop it.
         let changed = std::thread::spawn(move || paused().block_on(lanes.resize(8)));
-        until(|| producer.dispatcher.lanes() == 8).await;
+        settle_until(|| producer.dispatcher.lanes() == 8).await;
         let mut receipts = Vec::new();
         for _ in 0..4 {
             receipts.push(
@@ -315,7 +315,7 @@ fn a_runtime_that_is_dropped_ends_a_change() {
                     .unwrap(),
             );
         }
-        until(|| producer.dispatcher.stats().accepted == 5).await;
+        settle_until(|| producer.dispatcher.stats().accepted == 5).await;
         (receipts, changed)
     });
     runtime.shutdown_background();

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use keylane::Dispatcher;
 use keylane::discipline::Coalesce;
 use keylane::routing::{HashLanes, hash_lane};
-use keylane_testkit::scenario::{threads, until, within};
+use keylane_testkit::scenario::{settle_until, threads, within};
 use tokio::sync::Semaphore;
 
 use super::lanes;
@@ -82,23 +82,23 @@ fn a_drain_waits_for_what_is_merged() {
 
         for user in [blocker, other_blocker] {
             orders.send(vec![user]).await.unwrap();
-            until(|| has_started(user)).await;
+            settle_until(|| has_started(user)).await;
         }
         let mut first = Box::pin(orders.resize(3));
         assert!((&mut first).now_or_never().is_none());
-        until(|| orders.lanes() == 3).await;
+        settle_until(|| orders.lanes() == 3).await;
         for user in [head, waits, newcomer, moves] {
             orders.send(vec![user]).await.unwrap();
         }
-        until(|| orders.stats().accepted == 6).await;
+        settle_until(|| orders.stats().accepted == 6).await;
         let mut second = Box::pin(orders.resize(4));
         assert!((&mut second).now_or_never().is_none());
         let mut drain = Box::pin(orders.drain().into_future());
         assert!((&mut drain).now_or_never().is_none());
         gates[&blocker].add_permits(1);
-        until(|| has_started(head)).await;
+        settle_until(|| has_started(head)).await;
         gates[&other_blocker].add_permits(1);
-        until(|| is_merging.load(Ordering::SeqCst)).await;
+        settle_until(|| is_merging.load(Ordering::SeqCst)).await;
         gates[&head].add_permits(1);
 
         let report = within(drain).await;

@@ -3,7 +3,7 @@
 use keylane::routing::{HashLane, hash_lane};
 use keylane::{Builder, Dispatcher, Report};
 use keylane_testkit::scenario::{
-    self, Message, RULES_OF_A_WHOLE_LIFE, until, watch_for_engine_panics, within,
+    self, Message, RULES_OF_A_WHOLE_LIFE, settle_until, watch_for_engine_panics, within,
 };
 use keylane_testkit::{Evidence, Key, ScriptError};
 
@@ -38,7 +38,7 @@ pub(super) type Changed = Result<(), keylane::error::ResizeError>;
 pub(super) async fn begin(producer: &Producer, count: usize) -> tokio::task::JoinHandle<Changed> {
     let dispatcher = producer.dispatcher.clone();
     let change = tokio::spawn(async move { dispatcher.resize(count).await });
-    until(|| producer.dispatcher.lanes() == count).await;
+    settle_until(|| producer.dispatcher.lanes() == count).await;
     change
 }
 

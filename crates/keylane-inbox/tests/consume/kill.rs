@@ -3,9 +3,7 @@
 //! of order, and what was handled twice was in flight or not confirmed at a kill.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +17,7 @@ use keylane_inbox::{Letter, LetterKind, NewMessage};
 use keylane_testkit::scenario::{Random, by_key};
 use keylane_testkit::{Acceptance, Evidence, History, Id, Key, Outcome, Violation};
 use tempfile::TempDir;
+use testkit_processes::Process;
 
 use crate::logged::{Line, Log, Logged, parse};
 use crate::support::{id_of, open};
@@ -198,20 +197,20 @@ impl Run {
         while epoch < kills || (in_recovery * 4 < kills && epoch < 3 * kills) {
             epoch += 1;
             let is_for_recovery = epoch > 1 && in_recovery * 4 < epoch;
-            let mut process = Process::start(directory.path(), workload, false);
-            process.wait_for("opening");
+            let mut process = start(directory.path(), workload, false);
+            process.blocking_wait_for("opening");
             let began = Instant::now();
             if is_for_recovery {
                 let most = opening.as_micros() as u64;
                 std::thread::sleep(Duration::from_micros(random.below(most.max(1))));
             } else {
-                process.wait_for("open");
+                process.blocking_wait_for("open");
                 opening = began.elapsed();
                 std::thread::sleep(Duration::from_micros(random.below(120_000)));
             }
-            let rest = process.kill();
+            process.kill();
             if is_for_recovery {
-                match rest.lines().any(|line| line == "open") {
+                match process.blocking_rest().iter().any(|line| line == "open") {
                     false => in_recovery += 1,
                     // It takes less time now.
                     true => opening /= 2,
@@ -219,9 +218,9 @@ impl Run {
             }
             Log::open(directory.path()).write([Line::Crash(epoch as u64)]);
         }
-        let mut last = Process::start(directory.path(), workload, true);
-        last.wait_for("done");
-        assert!(last.child.wait().unwrap().success());
+        let mut last = start(directory.path(), workload, true);
+        last.blocking_wait_for("done");
+        last.blocking_wait();
         let (letters, waiting) = left(directory.path());
         Self {
             workload,
@@ -429,44 +428,13 @@ fn left(directory: &Path) -> (Vec<Letter>, u64) {
     })
 }
 
-/// A process, and what it says.
-struct Process {
-    child: Child,
-    says: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(directory: &Path, workload: Workload, is_last: bool) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "kill::child", "--nocapture"])
-            .env("KEYLANE_INBOX_CHILD", directory)
-            .env("KEYLANE_INBOX_WORKLOAD", format!("{workload:?}"))
-            .env("KEYLANE_INBOX_LAST", is_last.to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap());
-        Self { child, says }
-    }
-
-    fn wait_for(&mut self, word: &str) {
-        let mut line = String::new();
-        while line.trim_end() != word {
-            line.clear();
-            let read = self.says.read_line(&mut line).unwrap();
-            assert!(read > 0, "the process ended before it was {word}");
-        }
-    }
-
-    /// Kills it, and returns what it has said since.
-    fn kill(mut self) -> String {
-        self.child.kill().unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(!status.success() && status.code().is_none(), "{status}");
-        let mut rest = String::new();
-        self.says.read_to_string(&mut rest).unwrap();
-        rest
-    }
+fn start(directory: &Path, workload: Workload, is_last: bool) -> Process {
+    let variables = [
+        ("KEYLANE_INBOX_CHILD", directory.as_os_str().to_owned()),
+        ("KEYLANE_INBOX_WORKLOAD", format!("{workload:?}").into()),
+        ("KEYLANE_INBOX_LAST", is_last.to_string().into()),
+    ];
+    Process::start("kill::child", variables)
 }
 
 /// What is killed. Nothing, unless it is started by the tests above.

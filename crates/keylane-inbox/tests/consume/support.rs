@@ -10,6 +10,7 @@ use keylane::source::RawMessage;
 use keylane::{Builder, Context, Dispatcher, OnExhausted, Retry};
 use keylane_inbox::error::OpenError;
 use keylane_inbox::{Inbox, NewMessage};
+pub(crate) use keylane_testkit::scenario::{MS, until, until_async};
 use keylane_testkit::{Evidence, History, Id, Key, Script, ScriptError, Scripted};
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -133,12 +134,8 @@ impl Rig {
 
     /// Waits until nothing waits in the store.
     pub(crate) async fn nothing_waits(&self) {
-        let until = Instant::now() + PATIENCE;
-        while self.inbox.stats().await.unwrap().waiting > 0 {
-            let stats = self.inbox.stats().await;
-            assert!(Instant::now() < until, "something waits: {stats:?}");
-            tokio::time::sleep(MS).await;
-        }
+        let is_empty = async || self.inbox.stats().await.unwrap().waiting == 0;
+        until_async("nothing waits in the store", is_empty).await;
     }
 
     pub(crate) fn judge(&self, evidence: Evidence) {
@@ -158,24 +155,6 @@ pub(crate) async fn open(directory: &Path) -> Inbox {
         }
     }
     panic!("the inbox stays locked");
-}
-
-pub(crate) const MS: Duration = Duration::from_millis(1);
-
-/// How long to wait for what should happen.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits until this holds.
-#[track_caller]
-pub(crate) fn until(mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
-    let caller = std::panic::Location::caller();
-    async move {
-        let until = Instant::now() + PATIENCE;
-        while !holds() {
-            assert!(Instant::now() < until, "it does not come true: {caller}");
-            tokio::time::sleep(MS).await;
-        }
-    }
 }
 
 /// S7.

@@ -1,21 +1,18 @@
 //! Consumers that are processes: they join, leave, are killed, and are paused for longer than their
 //! session. The test checks the history of all of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use bytes::Bytes;
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Overflow};
 use keylane_kafka::{KafkaSource, metadata};
 use keylane_testkit::scenario::{Random, boxed, by_key};
+use testkit_processes::{Journal, Process, Reader, Step, Story, What, now, told_to_stop};
 use tokio::time::sleep;
 
 use crate::rebalances::{rebalances, takes};
@@ -41,11 +38,12 @@ const LATE: Duration = Duration::from_secs(3);
 /// The variable with the settings of a worker. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_KAFKA_WORKER";
 
-fn now() -> Duration {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("a clock")
-}
+/// What happened to a record, in a line of the journal. Its numbers: id, partition, offset.
+const START: char = 's';
+const END: char = 'e';
+const DROP: char = 'd';
+
+type Line = testkit_processes::Line<3>;
 
 /// The worker: this program again. It writes a line where a record begins and where it ends or is
 /// dropped, and leaves when its input ends.
@@ -60,27 +58,20 @@ fn worker() {
     let (brokers, topic, group, log) = (next(), next(), next(), next());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let file = OpenOptions::new().append(true).open(log).expect("a log");
-        let (file, pid) = (Arc::new(file), std::process::id());
-        let say = move |what: What, raw: &RawMessage| {
+        let journal = Journal::open(log);
+        let say = move |what: char, raw: &RawMessage| {
             let (id, (partition, offset)) = (id_of(raw).expect("an id"), place_of(raw));
-            let (what, at) = (what.letter(), now().as_nanos());
-            let line = format!("{what} {pid} {id} {partition} {offset} {at}\n");
-            // A single write, which is not interleaved with others, and outlives this process.
-            (&*file).write_all(line.as_bytes()).expect("a line");
+            journal.write(what, &[id, partition as u64, offset]);
         };
         let handler = boxed(move |raw: RawMessage| {
             let say = say.clone();
             async move {
-                say(What::Start, &raw);
+                say(START, &raw);
                 let time = takes(id_of(&raw).unwrap_or_default());
                 let say = |what| say(what, &raw);
-                let mut end = OnDrop {
-                    say,
-                    what: What::Drop,
-                };
+                let mut end = OnDrop { say, what: DROP };
                 sleep(time).await;
-                end.what = What::End;
+                end.what = END;
                 Ok(())
             }
         });
@@ -100,172 +91,57 @@ fn worker() {
             .confirm_every(Duration::from_millis(50));
         let source = source.build().expect("a source");
         let intake = consumer.consume_with(source, settings).expect("an intake");
-        let end = || std::io::stdin().read_to_end(&mut Vec::new());
-        let ended = tokio::task::spawn_blocking(end).await;
-        ended.expect("no panic").expect("the end of the input");
+        told_to_stop().await;
         intake.stop().within(Duration::from_secs(5)).await;
     });
 }
 
 /// Records how an attempt ended: attempts of a lost partition are dropped in the middle.
-struct OnDrop<S: Fn(What)> {
+struct OnDrop<S: Fn(char)> {
     say: S,
-    what: What,
+    what: char,
 }
 
-impl<S: Fn(What)> Drop for OnDrop<S> {
+impl<S: Fn(char)> Drop for OnDrop<S> {
     fn drop(&mut self) {
         (self.say)(self.what);
     }
 }
 
-struct Worker {
-    child: Child,
-    input: Option<ChildStdin>,
+fn start(topic: &Topic, log: &Path) -> Process {
+    let task = [
+        topic.kafka.bootstrap(),
+        topic.name.clone(),
+        topic.group.clone(),
+        log.display().to_string(),
+    ];
+    Process::start("processes::worker", [(WORKER, task.join(" "))])
 }
 
-impl Worker {
-    fn start(topic: &Topic, log: &Path) -> Self {
-        let task = [
-            topic.kafka.bootstrap(),
-            topic.name.clone(),
-            topic.group.clone(),
-            log.display().to_string(),
-        ];
-        let mut child = Command::new(std::env::current_exe().expect("a program"))
-            .args(["processes::worker", "--exact", "--nocapture"])
-            .env(WORKER, task.join(" "))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("a worker");
-        let input = child.stdin.take();
-        Self { child, input }
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &id]).status();
-        assert!(sent.expect("`kill` is there").success());
-    }
-
-    /// Makes it leave in order, and waits.
-    async fn stop(mut self) {
-        drop(self.input.take());
-        let mut child = std::mem::replace(&mut self.child, idle());
-        let status = tokio::task::spawn_blocking(move || child.wait()).await;
-        assert!(status.expect("no panic").expect("an end").success());
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().expect("it is killed");
-        self.child.wait().expect("an end");
-    }
+/// The partition and the offset of the record of a line.
+fn place(line: &Line) -> (i32, u64) {
+    let [_, partition, offset] = line.numbers;
+    (i32::try_from(partition).expect("a partition"), offset)
 }
 
-/// A placeholder for a process.
-fn idle() -> Child {
-    Command::new("true").spawn().expect("`true` is there")
+/// Counts the records that are done.
+struct Progress {
+    journal: Reader<3>,
+    done: usize,
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The event of a line about a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    Start,
-    End,
-    Drop,
-}
-
-impl What {
-    fn letter(self) -> char {
-        match self {
-            Self::Start => 's',
-            Self::End => 'e',
-            Self::Drop => 'd',
-        }
-    }
-
-    fn of(letter: &str) -> Option<Self> {
-        match letter {
-            "s" => Some(Self::Start),
-            "e" => Some(Self::End),
-            "d" => Some(Self::Drop),
-            _ => None,
-        }
-    }
-}
-
-/// A line of the log.
-#[derive(Clone, Copy, Debug)]
-struct Line {
-    what: What,
-    pid: u32,
-    id: u64,
-    place: (i32, u64),
-    at: Duration,
-}
-
-/// The lines that the workers have written so far.
-struct Log {
-    file: File,
-    /// The beginning of an incomplete line.
-    rest: String,
-    lines: Vec<Line>,
-    ended: usize,
-}
-
-impl Log {
-    fn open(path: &Path) -> Self {
+impl Progress {
+    fn of(log: &Path) -> Self {
         Self {
-            file: File::open(path).expect("a log"),
-            rest: String::new(),
-            lines: Vec::new(),
-            ended: 0,
+            journal: Reader::open(log),
+            done: 0,
         }
     }
 
-    /// Reads new lines, and returns them.
-    fn read(&mut self) -> &[Line] {
-        self.file.read_to_string(&mut self.rest).expect("text");
-        let whole = self.rest.rfind('\n').map_or(0, |end| end + 1);
-        let rest = self.rest.split_off(whole);
-        let text = std::mem::replace(&mut self.rest, rest);
-        let known = self.lines.len();
-        let new = text
-            .lines()
-            .map(|line| Line::of(line).expect("a whole line"));
-        self.lines.extend(new);
-        let new = &self.lines[known..];
-        self.ended += new.iter().filter(|line| line.what == What::End).count();
-        new
-    }
-
-    fn ended(&mut self) -> usize {
-        self.read();
-        self.ended
-    }
-}
-
-impl Line {
-    fn of(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let what = What::of(words.next()?)?;
-        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        Some(Self {
-            what,
-            pid: u32::try_from(number()?).ok()?,
-            id: number()?,
-            place: (i32::try_from(number()?).ok()?, number()?),
-            at: Duration::from_nanos(number()?),
-        })
+    fn done(&mut self) -> usize {
+        let new = self.journal.read().iter();
+        self.done += new.filter(|line| line.what == END).count();
+        self.done
     }
 }
 
@@ -281,13 +157,13 @@ struct Fault {
 /// handled records. Returns when each record was first seen to be committed.
 async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i32, u64), Duration> {
     let (mut seen, mut done) = (HashMap::new(), BTreeSet::new());
-    let mut log = Log::open(&log);
+    let mut log = Reader::open(&log);
     let mut last = vec![0; PARTITIONS as usize];
     while !ends.load(Ordering::Relaxed) {
         let committed = topic.committed().await;
         let at_least_at = now();
         let new = log.read().iter();
-        done.extend(new.filter_map(|line| (line.what == What::End).then_some(line.place)));
+        done.extend(new.filter(|line| line.what == END).map(place));
         for (number, (at, text)) in (0..).zip(committed) {
             let Some(at) = at else { continue };
             let last = &mut last[number as usize];
@@ -309,9 +185,9 @@ async fn watch(topic: Topic, log: PathBuf, ends: Arc<AtomicBool>) -> HashMap<(i3
 /// ascend.
 async fn produce(topic: Topic, log: PathBuf, sent: Arc<AtomicU64>, ends: Arc<AtomicBool>) {
     let mut random = Random::new(7);
-    let mut log = Log::open(&log);
+    let mut log = Progress::of(&log);
     while !ends.load(Ordering::Relaxed) {
-        if log.ended() as u64 + AHEAD < sent.load(Ordering::Relaxed) {
+        if log.done() as u64 + AHEAD < sent.load(Ordering::Relaxed) {
             sleep(Duration::from_millis(20)).await;
             continue;
         }
@@ -329,7 +205,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     let topic = Topic::new(shared().await, PARTITIONS).await;
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("log");
-    File::create(&log).expect("a log");
+    Journal::open(&log);
     let (ends, watches) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let sent = Arc::<AtomicU64>::default();
     let producer = produce(
@@ -341,35 +217,35 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     let producer = tokio::spawn(producer);
     let watcher = watch(topic.clone(), log.clone(), Arc::clone(&watches));
     let watcher = tokio::spawn(watcher);
-    let mut workers = Vec::from_iter((0..MEMBERS).map(|_| Worker::start(&topic, &log)));
+    let mut workers = Vec::from_iter((0..MEMBERS).map(|_| start(&topic, &log)));
     let mut faults = Vec::new();
     let mut random = Random::new(11);
-    let mut story = Log::open(&log);
-    until("some are done", async || story.ended() >= 200).await;
+    let mut progress = Progress::of(&log);
+    until("some are done", async || progress.done() >= 200).await;
     for number in 0..rebalances() {
-        let before = story.ended();
+        let before = progress.done();
         let at = random.below(workers.len() as u64) as usize;
-        let pid = workers[at].child.id();
+        let pid = workers[at].id();
         match number % 4 {
             0 => {
                 let from = now();
                 workers[at].kill();
                 let until = now();
                 faults.push(Fault { pid, from, until });
-                workers[at] = Worker::start(&topic, &log);
+                workers[at] = start(&topic, &log);
             }
             1 => {
                 let from = now();
-                workers[at].signal("STOP");
+                workers[at].pause().await;
                 sleep(PAUSE).await;
-                workers[at].signal("CONT");
+                workers[at].resume();
                 let until = now() + LATE;
                 faults.push(Fault { pid, from, until });
             }
-            2 => workers.push(Worker::start(&topic, &log)),
+            2 => workers.push(start(&topic, &log)),
             _ => workers.swap_remove(at).stop().await,
         }
-        until("more is done", async || story.ended() >= before + 300).await;
+        until("more is done", async || progress.done() >= before + 300).await;
     }
     ends.store(true, Ordering::Relaxed);
     producer.await.expect("no panic");
@@ -379,90 +255,94 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     for worker in workers {
         worker.stop().await;
     }
-    story.read();
-    let story = Story {
+    let account = Account {
         sent: sent.load(Ordering::Relaxed),
         keys: keys(&topic).await,
-        lines: story.lines,
+        lines: Reader::open(&log).into_lines(),
         faults,
         committed,
     };
-    println!("{}", story.judge());
+    println!("{}", account.judge());
 }
 
 /// The key of each id.
-async fn keys(topic: &Topic) -> HashMap<u64, Bytes> {
+async fn keys(topic: &Topic) -> HashMap<u64, u64> {
     let records = topic.records().await.into_iter();
-    let records = records.filter_map(|raw| Some((id_of(&raw)?, raw.key?)));
+    let key = |raw: &RawMessage| std::str::from_utf8(raw.key.as_ref()?).ok()?.parse().ok();
+    let records = records.filter_map(|raw| Some((id_of(&raw)?, key(&raw)?)));
     records.collect()
 }
 
-struct Story {
+/// All that is known in the end. The lines are in the order of their times.
+struct Account {
     sent: u64,
-    keys: HashMap<u64, Bytes>,
+    keys: HashMap<u64, u64>,
     lines: Vec<Line>,
     faults: Vec<Fault>,
     committed: HashMap<(i32, u64), Duration>,
 }
 
-impl Story {
-    /// Whether a process may have acted at this time without knowing of its fault.
-    fn is_excused(&self, pid: u32, at: Duration) -> bool {
+impl Account {
+    /// Whether a process may have written this line without knowing of its fault.
+    fn is_late(&self, line: &Line) -> bool {
         let mut faults = self.faults.iter();
-        faults.any(|fault| fault.pid == pid && fault.from <= at && at <= fault.until)
+        faults.any(|fault| {
+            fault.pid == line.process && fault.from <= line.at && line.at <= fault.until
+        })
+    }
+
+    fn step(&self, line: &Line) -> Option<Step> {
+        let [id, ..] = line.numbers;
+        Some(Step {
+            worker: line.process,
+            key: self.keys[&id],
+            id,
+            what: match line.what {
+                START => What::Start,
+                END => What::Done,
+                DROP => What::Broken,
+                other => panic!("`{other}` is not written"),
+            },
+        })
+    }
+
+    /// Whether a record may be handed over again that is done: not when it was seen to be
+    /// committed, except to a member that does not know that it was removed.
+    fn may_repeat(&self, line: &Line) -> bool {
+        let committed = self.committed.get(&place(line));
+        self.is_late(line) || committed.is_none_or(|since| *since > line.at)
+    }
+
+    /// Whether one may begin beside another one: a member was killed or paused in the middle of the
+    /// other one, or began one of them without knowing that it was removed.
+    fn may_overlap(&self, other: &Line, one: &Line) -> bool {
+        let mut faults = self.faults.iter();
+        let is_in_the_middle = faults.any(|fault| {
+            fault.pid == other.process && other.at <= fault.from && fault.from <= one.at
+        });
+        let is_excused = is_in_the_middle || self.is_late(other) || self.is_late(one);
+        other.process != one.process && is_excused
     }
 
     fn judge(&self) -> String {
-        let mut lines = self.lines.clone();
-        lines.sort_by_key(|line| line.at);
-        let mut done = BTreeMap::<u64, u64>::new();
-        let mut running = HashMap::<Bytes, HashMap<u32, Line>>::new();
-        let mut last_first = HashMap::<Bytes, u64>::new();
+        let story = Story::read(self.lines.iter().map(|line| self.step(line)));
         let (mut repeats, mut late) = (0, 0);
-        for line in &lines {
-            let key = self.keys[&line.id].clone();
-            let is_late = self.is_excused(line.pid, line.at);
-            if line.what == What::Start {
-                let was_done = done.contains_key(&line.id);
-                if was_done {
-                    repeats += 1;
-                    late += u64::from(is_late);
-                    // A record that was seen to be committed is not handed over again, except to a
-                    // member that does not know that it was removed.
-                    let committed = self.committed.get(&line.place);
-                    let is_allowed = is_late || committed.is_none_or(|since| *since > line.at);
-                    assert!(is_allowed, "{line:?} was committed before");
-                }
-                let of_key = running.entry(key).or_default();
-                for other in of_key.values().filter(|other| other.pid != line.pid) {
-                    // A member that was killed or paused in the middle of it, or that began it
-                    // without knowing that it was removed.
-                    let mut faults = self.faults.iter();
-                    let is_excused = faults.any(|fault| {
-                        fault.pid == other.pid && other.at <= fault.from && fault.from <= line.at
-                    });
-                    let is_excused = is_excused || self.is_excused(other.pid, other.at) || is_late;
-                    assert!(is_excused, "{line:?} begins beside {other:?}");
-                }
-                let own = of_key.insert(line.pid, *line);
-                assert!(own.is_none(), "{line:?} begins beside {own:?}");
-                continue;
-            }
-            running.entry(key.clone()).or_default().remove(&line.pid);
-            if line.what == What::Drop {
-                continue;
-            }
-            let count = done.entry(line.id).or_default();
-            *count += 1;
-            if *count == 1 {
-                let last = last_first.entry(key).or_default();
-                assert!(*last < line.id, "{line:?} is done after {last}");
-                *last = line.id;
-            }
+        for (_, again) in story.repeats() {
+            let line = &self.lines[again.start];
+            assert!(self.may_repeat(line), "{line:?} was committed before");
+            repeats += 1;
+            late += u64::from(self.is_late(line));
         }
-        let lost: Vec<_> = (1..=self.sent)
-            .filter(|id| !done.contains_key(id))
-            .collect();
+        for (other, one) in story.overlaps() {
+            let (other, one) = (&self.lines[other.start], &self.lines[one.start]);
+            assert!(
+                self.may_overlap(other, one),
+                "{one:?} begins beside {other:?}"
+            );
+        }
+        let reordered = story.done_out_of_order(|id| id);
+        assert!(reordered.is_empty(), "reordered: {reordered:?}");
+        let lost = story.lost(1..=self.sent);
         assert!(lost.is_empty(), "lost: {lost:?}");
         format!(
             "{} records, {} faults: 0 lost, 0 reordered, {repeats} done again, {late} of them by \

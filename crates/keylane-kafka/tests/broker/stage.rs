@@ -9,10 +9,10 @@ use keylane::consume::{Intake, IntakeReport, IntakeSettings};
 use keylane::source::{RawMessage, Source};
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_kafka::{Control, KafkaSourceBuilder, PartitionStatus, Place};
+pub(crate) use keylane_testkit::scenario::until_async as until;
 use keylane_testkit::{Act, History, Id, Key, Script, ScriptError};
-use tokio::time::{Instant, sleep};
 
-use crate::support::{PATIENCE, Topic, shared, show_log};
+use crate::support::{Topic, shared, show_log};
 
 /// Handles the messages of a member.
 pub(crate) type Consumer = Dispatcher<Bytes, RawMessage, Id, ScriptError>;
@@ -36,18 +36,6 @@ fn key_of(raw: &RawMessage) -> Option<Key> {
 pub(crate) fn place_of(raw: &RawMessage) -> (i32, u64) {
     let place = Place::of(raw).expect("a place");
     (place.partition, place.offset)
-}
-
-/// Waits until this holds.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        assert!(
-            Instant::now() < deadline,
-            "after {PATIENCE:?} it was not yet so that {what}"
-        );
-        sleep(Duration::from_millis(5)).await;
-    }
 }
 
 /// The state that the handlers of all members share.

@@ -7,15 +7,17 @@ use keylane_leases::{Leases, Settings, Token};
 use keylane_testkit::{Evidence, History, Rule};
 use redis::Script;
 use redis::aio::MultiplexedConnection;
+use testkit_processes::{Process, end_with_parent, pause_in_turn};
 use testkit_servers::{Redis, RedisKind};
-use tokio::time::Instant;
 
-use crate::process::{Process, end_with_parent};
 use crate::support::{execute, own, store};
 
 const TTL: Duration = Duration::from_millis(400);
 
 const KEYS: usize = 5;
+
+/// What a worker prints when it has acquired the key and written.
+const HOLDS: &str = "holds";
 
 /// Stores the token of the last writer, and each write. A fenced sink refuses a lower token.
 const WRITE: &str = "
@@ -103,27 +105,11 @@ async fn paused(kind: RedisKind, is_fenced: bool, pauses: usize) {
     }
 }
 
-/// Returns the longest time from a pause to the takeover.
+/// Returns the longest time from a pause to the takeover. A pause mostly falls in the middle of a
+/// write.
 async fn pause_holders(place: &Place, key: usize, is_fenced: bool, rounds: usize) -> Duration {
     let mut workers = [worker(place, key, is_fenced), worker(place, key, is_fenced)];
-    let [one, other] = &mut workers;
-    let mut holder = tokio::select! {
-        () = one.says() => 0,
-        () = other.says() => 1,
-    };
-    let mut longest = Duration::ZERO;
-    for round in 0..rounds {
-        // Somewhere in the middle of a write.
-        tokio::time::sleep(Duration::from_millis(40 + (round as u64 * 13) % 50)).await;
-        workers[holder].signal("STOP");
-        let since = Instant::now();
-        let other = 1 - holder;
-        workers[other].says().await;
-        longest = longest.max(since.elapsed());
-        workers[holder].signal("CONT");
-        holder = other;
-    }
-    longest
+    pause_in_turn(&mut workers, HOLDS, rounds).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,14 +118,14 @@ async fn a_killed_holder_is_followed_by_another() {
         let place = Place::start(kind).await;
         let mut holder = worker(&place, 0, true);
         for _ in 0..3 {
-            holder.says().await;
+            holder.wait_for(HOLDS).await;
             // Waits for the key, beside its holder.
             let next = worker(&place, 0, true);
             tokio::time::sleep(TTL).await;
             // It is killed.
             drop(std::mem::replace(&mut holder, next));
         }
-        holder.says().await;
+        holder.wait_for(HOLDS).await;
         let (history, writes) = place.history().await;
         assert!(writes > 0, "{kind}");
         let verdict = history.check(&Evidence::new()).unwrap();
@@ -147,8 +133,7 @@ async fn a_killed_holder_is_followed_by_another() {
     }
 }
 
-/// A process that waits for a key, writes under its lease until it is lost, and waits again. It
-/// prints a word when it has acquired the key and written.
+/// A process that waits for a key, writes under its lease until it is lost, and waits again.
 fn worker(place: &Place, key: usize, is_fenced: bool) -> Process {
     let variables = [
         ("KEYLANE_LEASES_CHILD", place.leases.url()),
@@ -159,10 +144,7 @@ fn worker(place: &Place, key: usize, is_fenced: bool) -> Process {
             if is_fenced { "fenced" } else { "" }.to_owned(),
         ),
     ];
-    let variables = variables
-        .each_ref()
-        .map(|(name, value)| (*name, value.as_str()));
-    Process::start("fencing::child", "holds", &variables)
+    Process::start("fencing::child", variables)
 }
 
 /// A worker. It does nothing unless the tests above start it.
@@ -200,7 +182,7 @@ async fn work(url: &str, sink: &str, key: &str, fenced: &str) {
             writes += 1;
             // Not before its first write: the writes of a paused holder are stale then.
             if writes == 1 {
-                println!("\nholds");
+                println!("\n{HOLDS}");
             }
         }
     }

@@ -9,7 +9,6 @@ mod failover;
 mod faults;
 mod fencing;
 mod limits;
-mod process;
 mod servers;
 mod support;
 mod tokens;

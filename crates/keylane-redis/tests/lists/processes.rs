@@ -2,7 +2,6 @@
 //! checks the history of all of them, which a fenced sink has recorded.
 
 use std::collections::{BTreeMap, HashSet};
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use keylane_redis::{ListKey, ListQueue, Redis};
 use keylane_testkit::scenario::{Random, boxed, by_key};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
+use testkit_processes::{Process, told_to_stop};
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
@@ -141,8 +141,7 @@ async fn work(list: &str, sink: &str, mode: Mode) {
         .revoke_within(Duration::from_secs(5));
     let intake = dispatcher.consume_with(queue(list).source(), settings);
     let intake = intake.unwrap();
-    let end =
-        tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
+    let end = tokio::spawn(told_to_stop());
     let mut restarts = 0;
     while !end.is_finished() {
         let now = intake.stats().restarts;
@@ -156,72 +155,17 @@ async fn work(list: &str, sink: &str, mode: Mode) {
 }
 
 struct Worker {
-    child: Child,
-    input: Option<ChildStdin>,
+    process: Process,
     was_stopped: bool,
 }
 
 impl Worker {
     fn start(list: &testkit_servers::Redis, sink: &testkit_servers::Redis, mode: Mode) -> Self {
         let task = [list.url(), sink.url(), mode.name().to_owned()].join(" ");
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["processes::worker", "--exact", "--nocapture"])
-            .env(WORKER, task)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take();
         Self {
-            child,
-            input,
+            process: Process::start("processes::worker", [(WORKER, task)]),
             was_stopped: false,
         }
-    }
-
-    fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.id().to_string();
-        let sent = Command::new("kill").args(["-s", signal, &id]).status();
-        assert!(sent.unwrap().success());
-    }
-
-    /// Stops it, and waits until it has stopped.
-    async fn stand_still(&self) {
-        self.signal("STOP");
-        let stat = format!("/proc/{}/stat", self.id());
-        until("it has stopped", async || {
-            let stat = std::fs::read_to_string(&stat).unwrap();
-            let (_, state) = stat.rsplit_once(") ").unwrap();
-            state.starts_with('T')
-        })
-        .await;
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Makes it leave in order.
-    async fn stop(mut self) {
-        drop(self.input.take());
-        until("it has left", async || {
-            self.child.try_wait().unwrap().is_some()
-        })
-        .await;
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // This also kills a stopped process; it may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -323,9 +267,9 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
                 continue;
             }
             progress(random.below(40) as usize).await;
-            worker.stand_still().await;
+            worker.process.pause().await;
             worker.was_stopped = true;
-            fault(&mut server, worker.id(), &mut story).await;
+            fault(&mut server, worker.process.id(), &mut story).await;
             standing.push(at);
             stops -= 1;
         }
@@ -336,17 +280,17 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
                 continue;
             }
             progress(random.below(40) as usize).await;
-            worker.kill();
+            worker.process.kill();
             // The elements of a paused worker are recorded already.
             if !standing.contains(&at) {
-                fault(&mut server, worker.id(), &mut story).await;
+                fault(&mut server, worker.process.id(), &mut story).await;
             }
             *worker = Worker::start(&list, &sink, Mode::Busy);
             standing.retain(|other| *other != at);
             kills -= 1;
         }
         for at in &standing {
-            let process = workers[*at].id();
+            let process = workers[*at].process.id();
             let mut server = server.clone();
             until("what it had is given back", async || {
                 names(&mut server, process).await.is_empty()
@@ -356,13 +300,13 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
         for at in standing {
             // Its earlier calls are long done.
             let place = journal.len().await;
-            let process = workers[at].id();
+            let process = workers[at].process.id();
             let mut own = story
                 .faults
                 .iter_mut()
                 .filter(|fault| fault.worker == Some(process));
             own.next_back().expect("its fault").place = place;
-            workers[at].signal("CONT");
+            workers[at].process.resume();
             if kills == 0 {
                 // It may be paused once more.
                 workers[at].was_stopped = false;
@@ -388,7 +332,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     })
     .await;
     for worker in workers {
-        worker.stop().await;
+        worker.process.stop().await;
     }
     check_idle(&mut server, LIST).await;
     story.journal = journal.read(0).await;
@@ -416,9 +360,9 @@ async fn stale_write(mode: Mode) -> (Entry, u64) {
     let first = starts(1).await;
     let late = workers
         .iter()
-        .find(|worker| worker.id() == first.worker)
+        .find(|worker| worker.process.id() == first.worker)
         .unwrap();
-    late.stand_still().await;
+    late.process.pause().await;
     let second = starts(2).await;
     assert_ne!(second.worker, first.worker);
     assert!(second.token > first.token, "{first:?} {second:?}");
@@ -428,7 +372,7 @@ async fn stale_write(mode: Mode) -> (Entry, u64) {
         (end.what, end.worker, end.is_taken),
         (What::End, second.worker, true)
     );
-    late.signal("CONT");
+    late.process.resume();
     until("it has ended, too", async || {
         let journal = journal.read(3).await;
         journal.iter().any(|entry| entry.what == What::End)
@@ -438,7 +382,7 @@ async fn stale_write(mode: Mode) -> (Entry, u64) {
     let stale = stale.iter().find(|entry| entry.what == What::End).unwrap();
     assert_eq!((stale.worker, stale.token), (first.worker, first.token));
     for worker in workers {
-        worker.stop().await;
+        worker.process.stop().await;
     }
     check_idle(&mut server, LIST).await;
     (*stale, second.token)

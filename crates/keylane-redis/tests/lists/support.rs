@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylane_redis::{ListBuilder, ListQueue, Redis};
+pub(crate) use keylane_testkit::scenario::until_async as until;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use testkit_servers::RedisKind;
@@ -45,15 +46,4 @@ pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
     let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
     let connection = client.get_multiplexed_async_connection_with_config(&config);
     connection.await.unwrap()
-}
-
-/// Waits until it is so, for two minutes at most.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waits = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(120), waits).await;
-    assert!(ended.is_ok(), "not within two minutes: {what}");
 }

@@ -1,14 +1,11 @@
 //! Consumers that are processes: they join, leave, are killed, and are paused for longer than their
 //! lease. The test checks the history of all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use keylane::consume::IntakeSettings;
 use keylane::source::RawMessage;
@@ -16,6 +13,7 @@ use keylane::{OnExhausted, Retry};
 use keylane_redis::partition_of;
 use keylane_testkit::scenario::{Random, boxed, by_key};
 use redis::cmd;
+use testkit_processes::{Attempt, Journal, Process, Reader, Step, Story, What, now, told_to_stop};
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
@@ -37,9 +35,15 @@ const HICCUP: Duration = Duration::from_millis(200);
 /// The variable with the settings of a worker. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_STREAMS_WORKER";
 
-fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
-}
+/// What the lines of the journal are about, and their numbers: a message that begins or ends, with
+/// its key and its number …
+const START: char = 's';
+const END: char = 'e';
+
+/// … and a pause of a machine, from when to when.
+const SLOW: char = 'p';
+
+type Line = testkit_processes::Line<2>;
 
 fn takes(number: u64) -> Duration {
     Duration::from_millis(number % 7)
@@ -59,23 +63,16 @@ fn worker() {
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let file = OpenOptions::new().append(true).open(log).unwrap();
-        let (file, pid) = (Arc::new(file), std::process::id());
-        tokio::spawn(pulse(Arc::clone(&file), pid));
-        let say = move |what: char, raw: &RawMessage| {
-            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-            let (key, number) = (text(raw.key.as_deref().unwrap()), text(&raw.payload));
-            let line = format!("{what} {pid} {key} {number} {}\n", now().as_nanos());
-            // A single write, which is not interleaved with others, and outlives this process.
-            (&*file).write_all(line.as_bytes()).unwrap();
-        };
+        let journal = Journal::open(log);
+        tokio::spawn(pulse(journal.clone()));
         let handler = move |raw: RawMessage| {
-            let say = say.clone();
+            let journal = journal.clone();
             async move {
-                say('s', &raw);
-                let number: u64 = std::str::from_utf8(&raw.payload).unwrap().parse().unwrap();
-                sleep(takes(number)).await;
-                say('e', &raw);
+                let number = |bytes| std::str::from_utf8(bytes).unwrap().parse().unwrap();
+                let message = [number(raw.key.as_deref().unwrap()), number(&raw.payload)];
+                journal.write(START, &message);
+                sleep(takes(message[1])).await;
+                journal.write(END, &message);
                 Ok(())
             }
         };
@@ -95,75 +92,31 @@ fn worker() {
             .build()
             .unwrap();
         let intake = consumer.consume_with(source, settings).unwrap();
-        let end = || std::io::stdin().read_to_end(&mut Vec::new());
-        tokio::task::spawn_blocking(end).await.unwrap().unwrap();
+        told_to_stop().await;
         intake.stop().within(Duration::from_secs(5)).await;
     });
 }
 
 /// Records the pauses of this process.
-async fn pulse(file: Arc<File>, pid: u32) {
+async fn pulse(journal: Journal) {
     loop {
         let from = now();
         sleep(HICCUP / 10).await;
         let to = now();
         if to - from > HICCUP {
-            let line = format!("p {pid} {} {} 0\n", from.as_nanos(), to.as_nanos());
-            (&*file).write_all(line.as_bytes()).unwrap();
+            journal.write(SLOW, &[from, to].map(|time| time.as_nanos() as u64));
         }
     }
 }
 
-struct Worker {
-    child: Child,
-    input: Option<ChildStdin>,
-}
-
-impl Worker {
-    fn start(url: &str, name: &str, log: &Path) -> Self {
-        let task = format!("{url} {name} {}", log.display());
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["processes::worker", "--exact", "--nocapture"])
-            .env(WORKER, task)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take();
-        Self { child, input }
-    }
-
-    fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill")
-            .args(["-s", signal, &self.id().to_string()])
-            .status();
-        assert!(sent.unwrap().success());
-    }
-
-    /// Makes it leave in order, and waits.
-    async fn stop(mut self) {
-        drop(self.input.take());
-        while self.child.try_wait().unwrap().is_none() {
-            sleep(Duration::from_millis(10)).await;
-        }
-        assert!(self.child.wait().unwrap().success());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(url: &str, name: &str, log: &Path) -> Process {
+    let task = format!("{url} {name} {}", log.display());
+    Process::start("processes::worker", [(WORKER, task)])
 }
 
 /// The faults of the workers.
 #[derive(Debug, Default)]
-struct Story {
+struct Faults {
     killed: BTreeMap<u32, Duration>,
     /// Paused workers, with the time of each pause.
     paused: Vec<Pause>,
@@ -181,149 +134,135 @@ struct Pause {
     to: Duration,
 }
 
-/// One attempt.
+/// One attempt, with its times.
 #[derive(Clone, Copy, Debug)]
-struct Attempt {
-    pid: u32,
-    number: u64,
+struct Timed {
+    of: Attempt,
     start: Duration,
     end: Option<Duration>,
 }
 
-/// The attempts of each key, and the pauses that are not of the test.
-fn read(log: &Path) -> (BTreeMap<u64, Vec<Attempt>>, Vec<Pause>) {
-    let text = std::fs::read_to_string(log).unwrap();
-    let mut keys: BTreeMap<u64, Vec<Attempt>> = BTreeMap::new();
-    let mut pauses = Vec::new();
-    let time = |word: &str| Duration::from_nanos(word.parse().unwrap());
-    for line in text.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [what, pid, key, number, at] = words[..] else {
-            panic!("not a line: {line}");
-        };
-        let pid = pid.parse().unwrap();
-        if what == "p" {
-            pauses.push(Pause {
-                pid: Some(pid),
-                from: time(key),
-                to: time(number),
-            });
-            continue;
-        }
-        let number = number.parse().unwrap();
-        let at = time(at);
-        let attempts = keys.entry(key.parse().unwrap()).or_default();
-        if what == "s" {
-            attempts.push(Attempt {
-                pid,
-                number,
-                start: at,
-                end: None,
-            });
-        } else {
-            let mut open = attempts.iter_mut().rev();
-            let open = open.find(|one| one.pid == pid && one.number == number);
-            open.unwrap().end = Some(at);
+impl Timed {
+    fn of(attempt: &Attempt, lines: &[Line]) -> Self {
+        Self {
+            of: *attempt,
+            start: lines[attempt.start].at,
+            end: attempt.end.map(|end| lines[end].at),
         }
     }
-    for attempts in keys.values_mut() {
-        attempts.sort_by_key(|one| one.start);
-    }
-    (keys, pauses)
 }
 
-impl Story {
+/// The step of a line, if it is about a message.
+fn step(line: &Line) -> Option<Step> {
+    let what = match line.what {
+        START => What::Start,
+        END => What::Done,
+        _ => return None,
+    };
+    let [key, id] = line.numbers;
+    let worker = line.process;
+    Some(Step {
+        worker,
+        key,
+        id,
+        what,
+    })
+}
+
+/// The pause of a line, if it is about one. It is not one of the test, as far as the worker knows.
+fn pause(line: &Line) -> Option<Pause> {
+    let [from, to] = line.numbers.map(Duration::from_nanos);
+    (line.what == SLOW).then_some(Pause {
+        pid: Some(line.process),
+        from,
+        to,
+    })
+}
+
+impl Faults {
     fn pauses_of(&self, pid: u32) -> impl Iterator<Item = &Pause> {
         let all = self.paused.iter().chain(&self.slow);
         all.filter(move |pause| pause.pid.is_none_or(|other| other == pid))
     }
 
-    fn stood_still(&self, attempt: &Attempt) -> bool {
+    fn stood_still(&self, attempt: &Timed) -> bool {
         let end = attempt.end.unwrap_or(Duration::MAX);
-        let mut theirs = self.pauses_of(attempt.pid);
+        let mut theirs = self.pauses_of(attempt.of.worker);
         theirs.any(|pause| attempt.start <= pause.to + TOLD && end >= pause.from)
     }
 
     /// Returns the pause after which an attempt began at once. Its process may have checked its
     /// lease right before: tokens exist for this case.
-    fn resumed(&self, attempt: &Attempt) -> Option<Duration> {
-        let mut theirs = self.pauses_of(attempt.pid);
+    fn resumed(&self, attempt: &Timed) -> Option<Duration> {
+        let mut theirs = self.pauses_of(attempt.of.worker);
         let found = theirs.find(|pause| (pause.from..pause.to + TOLD).contains(&attempt.start));
         found.map(|pause| pause.from)
     }
 
     /// Whether the process of this attempt may not have sent its ack.
-    fn may_be_untold(&self, attempt: &Attempt) -> bool {
+    fn may_be_untold(&self, attempt: &Timed) -> bool {
         let end = attempt.end.unwrap_or(attempt.start);
-        let killed = self.killed.get(&attempt.pid);
+        let killed = self.killed.get(&attempt.of.worker);
         killed.is_some_and(|at| end + TOLD >= *at)
             || self
-                .pauses_of(attempt.pid)
+                .pauses_of(attempt.of.worker)
                 .any(|pause| end + TOLD >= pause.from && end <= pause.to + TOLD)
     }
 
-    fn judge(&self, keys: &BTreeMap<u64, Vec<Attempt>>, sent: u64) {
-        let mut done = BTreeSet::new();
-        let mut again = 0;
-        let mut stale: BTreeMap<Duration, usize> = BTreeMap::new();
-        for (key, attempts) in keys {
-            let mut highest = None;
-            let mut by_number: BTreeMap<u64, Vec<Attempt>> = BTreeMap::new();
-            // Attempts that no other process may overlap.
-            let mut open: Vec<Attempt> = Vec::new();
-            for one in attempts {
-                let before = by_number.entry(one.number).or_default();
-                if before.is_empty() {
-                    assert!(
-                        highest < Some(one.number),
-                        "key {key}: {one:?} after {highest:?}"
-                    );
-                    highest = Some(one.number);
-                } else {
-                    again += 1;
-                    let told = |other: &&Attempt| other.end.is_some() && !self.may_be_untold(other);
-                    if let Some(other) = before.iter().find(told) {
-                        let Some(pause) = self.resumed(one) else {
-                            panic!("key {key}: {one:?} after {other:?}: {self:?}");
-                        };
-                        *stale.entry(pause).or_default() += 1;
-                    }
-                }
-                before.push(*one);
-                open.retain(|other| self.ended(other) > one.start);
-                let beside = open.iter().find(|other| other.pid != one.pid);
-                assert!(
-                    beside.is_none(),
-                    "key {key}: {one:?} overlaps {beside:?}: {self:?}"
-                );
-                if !self.stood_still(one) {
-                    open.push(*one);
-                }
-                done.extend(one.end.map(|_| one.number));
-            }
+    fn judge(&self, lines: &[Line], sent: u64) {
+        let story = Story::read(lines.iter().map(step));
+        assert_eq!(story.lost(0..sent), [], "all are done");
+        assert_eq!(story.done() as u64, sent, "no others are done");
+        let reordered = story.begun_out_of_order(|number| number);
+        assert!(reordered.is_empty(), "out of order: {reordered:?}");
+        for (other, one) in story.overlaps() {
+            let [other, one] = [other, one].map(|attempt| Timed::of(&attempt, lines));
+            let may_be = other.of.worker == one.of.worker
+                || self.ended(&other) <= one.start
+                || self.stood_still(&other);
+            assert!(may_be, "{one:?} overlaps {other:?}: {self:?}");
         }
-        assert_eq!(done.len() as u64, sent, "all are done");
+        let stale = self.stale(&story, lines);
         // One for each thread that runs handlers.
         assert!(stale.values().all(|starts| *starts <= 2), "{stale:?}");
-        let (killed, stood_still) = (self.killed.len(), self.paused.len());
-        let slow = self.slow.len();
         println!(
-            "{sent} messages, {again} attempts more, {killed} killed, {stood_still} stood still, \
-             {slow} slow, {} left; {} began stale",
+            "{sent} messages, {} attempts more, {} killed, {} stood still, {} slow, {} left; {} \
+             began stale",
+            story.attempts().len() - story.done(),
+            self.killed.len(),
+            self.paused.len(),
+            self.slow.len(),
             self.moved.len(),
             stale.values().sum::<usize>(),
         );
     }
 
+    /// Returns how many attempts began at messages whose ack was sent, by the pause before. Only
+    /// one that begins when its process goes on may do so.
+    fn stale(&self, story: &Story, lines: &[Line]) -> BTreeMap<Duration, usize> {
+        let mut stale = BTreeMap::new();
+        for attempt in story.attempts() {
+            let mut before = story.before(attempt).map(|one| Timed::of(one, lines));
+            let told = before.find(|one| one.end.is_some() && !self.may_be_untold(one));
+            let Some(other) = told else { continue };
+            let one = Timed::of(attempt, lines);
+            let Some(pause) = self.resumed(&one) else {
+                panic!("{one:?} after {other:?}: {self:?}");
+            };
+            *stale.entry(pause).or_default() += 1;
+        }
+        stale
+    }
+
     /// When an attempt was over, in any way.
-    fn ended(&self, attempt: &Attempt) -> Duration {
-        let killed = self.killed.get(&attempt.pid).copied();
+    fn ended(&self, attempt: &Timed) -> Duration {
+        let killed = self.killed.get(&attempt.of.worker).copied();
         attempt.end.or(killed).unwrap_or(Duration::MAX)
     }
 }
 
 /// The number of faults: 12 by default.
-fn faults() -> usize {
+fn rounds() -> usize {
     std::env::var("KEYLANE_REDIS_MEMBER_FAULTS").map_or(12, |count| count.parse().unwrap())
 }
 
@@ -332,7 +271,7 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
     let (client, name) = (Client::to(&server).await, new_name("processes"));
     let folder = tempfile::tempdir().unwrap();
     let (url, log) = (server.url(), folder.path().join("log"));
-    File::create(&log).unwrap();
+    Journal::open(&log);
     let is_over = Arc::new(AtomicBool::new(false));
     let producing = tokio::spawn({
         let (client, name, is_over) = (client.clone(), name.clone(), Arc::clone(&is_over));
@@ -364,37 +303,34 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
             (number, slow)
         }
     });
-    let mut story = Story::default();
+    let mut faults = Faults::default();
     let mut random = Random::new(seed);
-    let mut members: Vec<_> = (0..MEMBERS)
-        .map(|_| Worker::start(&url, &name, &log))
-        .collect();
+    let mut members: Vec<_> = (0..MEMBERS).map(|_| start(&url, &name, &log)).collect();
     sleep(Duration::from_secs(2)).await;
-    for round in 0..faults() {
+    for round in 0..rounds() {
         let chosen = usize::try_from(random.below(MEMBERS as u64)).unwrap();
         match round % 3 {
             0 => {
-                let member = members.remove(chosen);
-                member.signal("KILL");
-                story.killed.insert(member.id(), now());
-                drop(member);
-                members.push(Worker::start(&url, &name, &log));
+                let mut member = members.remove(chosen);
+                member.kill();
+                faults.killed.insert(member.id(), now());
+                members.push(start(&url, &name, &log));
             }
             1 => {
                 let from = now();
-                members[chosen].signal("STOP");
+                members[chosen].pause().await;
                 sleep(PAUSE).await;
-                members[chosen].signal("CONT");
-                story.paused.push(Pause {
+                members[chosen].resume();
+                faults.paused.push(Pause {
                     pid: Some(members[chosen].id()),
                     from,
                     to: now(),
                 });
             }
             _ => {
-                story.moved.push(now());
+                faults.moved.push(now());
                 members.remove(chosen).stop().await;
-                members.push(Worker::start(&url, &name, &log));
+                members.push(start(&url, &name, &log));
             }
         }
         sleep(Duration::from_millis(300 + random.below(700))).await;
@@ -412,17 +348,17 @@ async fn tell_a_story(kind: RedisKind, seed: u64) {
     for member in members {
         member.stop().await;
     }
-    let (keys, pauses) = read(&log);
+    let lines = Reader::open(&log).into_lines();
     // A worker notices those of the test, too.
     let is_new = |pause: &Pause| {
-        let mut known = story.paused.iter();
+        let mut known = faults.paused.iter();
         !known.any(|one| one.pid == pause.pid && one.from < pause.to && one.to > pause.from)
     };
-    story.slow = slow
+    faults.slow = slow
         .into_iter()
-        .chain(pauses.into_iter().filter(is_new))
+        .chain(lines.iter().filter_map(pause).filter(is_new))
         .collect();
-    story.judge(&keys, sent);
+    faults.judge(&lines, sent);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

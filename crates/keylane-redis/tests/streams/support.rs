@@ -8,6 +8,7 @@ use keylane::source::{
     Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source as _,
 };
 use keylane_redis::{Redis, StreamBuilder, StreamPosition, StreamSource};
+pub(crate) use keylane_testkit::scenario::until_async as until;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, Value, cmd};
 use testkit_servers::RedisKind;
@@ -158,17 +159,6 @@ impl Client {
         };
         groups.into_iter().map(group).collect()
     }
-}
-
-/// Waits until it is so.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waits = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let ended = tokio::time::timeout(PATIENCE, waits).await;
-    assert!(ended.is_ok(), "not in time: {what}");
 }
 
 /// A source that a test drives itself.

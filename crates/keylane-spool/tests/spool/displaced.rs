@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keylane_inbox::Inbox;
 use keylane_spool::{
     DiskErrorKind, Displacement, PushError, SinkError, Spool, SpoolReport, Spooled,
 };
+use keylane_testkit::scenario::until;
 
 /// What a sink has been written, and whether it fails.
 #[derive(Clone, Default)]
@@ -69,17 +70,16 @@ async fn refuses(spool: &Spool, expected: Displacement) {
     }
 }
 
-async fn until(spool: &Spool, is_displaced: bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    loop {
-        let disk = spool.stats().disk.map(|disk| disk.error.kind());
-        match disk {
-            Some(DiskErrorKind::Displaced(_)) if is_displaced => return,
-            None if !is_displaced => return,
-            disk => assert!(Instant::now() < until, "{disk:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+/// Waits until the spool reports that its directory was taken away, or that nothing is wrong.
+#[track_caller]
+fn until_displaced(spool: &Spool, is_displaced: bool) -> impl Future<Output = ()> {
+    until(
+        move || match spool.stats().disk.map(|disk| disk.error.kind()) {
+            Some(DiskErrorKind::Displaced(_)) => is_displaced,
+            Some(_) => false,
+            None => !is_displaced,
+        },
+    )
 }
 
 #[track_caller]
@@ -118,7 +118,7 @@ async fn removed_while_it_is_idle_and_before_it_is_closed() {
     let directory = parent.path().join("spool");
     let spool = Sink::default().spool(&directory).await;
     fs::remove_dir_all(&directory).unwrap();
-    until(&spool, true).await;
+    until_displaced(&spool, true).await;
     says(&spool.close().await, Displacement::Removed);
 
     let spool = Sink::down().spool(&directory).await;
@@ -160,7 +160,7 @@ async fn renamed_and_put_back() {
     fs::rename(&directory, &away).unwrap();
     refuses(&spool, Displacement::Moved).await;
     fs::rename(&away, &directory).unwrap();
-    until(&spool, false).await;
+    until_displaced(&spool, false).await;
     spool.push("key", "second").await.unwrap();
     let report = spool.close().within(Duration::ZERO).await;
     assert_eq!((report.displaced, report.left_on_disk), (None, 2));
@@ -205,7 +205,7 @@ async fn a_backup_is_copied_over_it() {
         }
         copy(&backup, &directory);
         match is_idle {
-            true => until(&spool, true).await,
+            true => until_displaced(&spool, true).await,
             false => refuses(&spool, Displacement::Overwritten).await,
         }
         let report = spool.close().within(Duration::ZERO).await;

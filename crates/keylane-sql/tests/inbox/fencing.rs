@@ -10,13 +10,16 @@ use keylane_sql::{Database, Settings, SourceSettings, SqlInbox, Tables, sqlx};
 use keylane_testkit::scenario::{boxed, by_key};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, PgConnection, PgPool, Row};
+use sqlx::{AssertSqlSafe, MySqlPool, PgPool};
+use testkit_processes::{Process, end_with_parent};
 use tokio::time::{Instant, timeout};
 
-use crate::support::process::{Process, end_with_parent};
-use crate::support::{Kind, Place};
+use crate::support::{Kind, Place, stale};
 
 const TTL: Duration = Duration::from_secs(1);
+
+/// What a worker prints in the middle of a handler.
+const RUNS: &str = "runs";
 
 /// How often a worker is paused, over all pairs: 24 unless set.
 fn pauses() -> usize {
@@ -80,22 +83,22 @@ async fn pause_workers(kind: Kind, fenced: bool, rounds: usize) -> (Duration, us
         inbox.accept_many(more).await.unwrap();
         accepted += 20;
         let [one, other] = &mut workers;
-        one.forget();
-        other.forget();
+        one.skip_lines();
+        other.skip_lines();
         let holder = tokio::select! {
-            () = one.says() => 0,
-            () = other.says() => 1,
+            () = one.wait_for(RUNS) => 0,
+            () = other.wait_for(RUNS) => 1,
         };
         // In the middle of the handler: it works for longer than this takes.
-        workers[holder].signal("STOP");
         let since = Instant::now();
+        workers[holder].pause().await;
         let next = 1 - holder;
-        workers[next].forget();
-        workers[next].says().await;
+        workers[next].skip_lines();
+        workers[next].wait_for(RUNS).await;
         longest = longest.max(since.elapsed());
         // And has written something.
-        workers[next].says().await;
-        workers[holder].signal("CONT");
+        workers[next].wait_for(RUNS).await;
+        workers[holder].resume();
         let handled = async {
             while place.number("select count(*) from keylane_messages").await > 0 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -104,37 +107,15 @@ async fn pause_workers(kind: Kind, fenced: bool, rounds: usize) -> (Duration, us
         let handled = timeout(Duration::from_secs(180), handled).await;
         handled.expect("what is left is handled");
     }
-    let effects = place.effects().await;
-    let mut highest = 0;
-    let stale = effects.iter().filter(|(_, token)| {
-        let is_stale = *token < highest;
-        highest = highest.max(*token);
-        is_stale
-    });
-    let stale = stale.count();
+    let effects = place
+        .pairs("select id, token from effects order by n")
+        .await;
+    // There is one key.
+    let stale = stale(effects.iter().map(|(_, token)| (0, *token)));
     // A message that a stale done-mark has removed would have none.
     let ids: std::collections::BTreeSet<i64> = effects.iter().map(|(id, _)| *id).collect();
     assert_eq!(Vec::from_iter(ids), Vec::from_iter(1..=accepted));
     (longest, effects.len(), stale)
-}
-
-impl Place {
-    /// Messages and tokens, in the order in which they were written.
-    async fn effects(&self) -> Vec<(i64, i64)> {
-        let read = "select id, token from effects order by n";
-        match self.kind {
-            Kind::Postgres => {
-                let mut connection = PgConnection::connect(&self.address).await.unwrap();
-                let rows = sqlx::query(read).fetch_all(&mut connection).await.unwrap();
-                rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-            }
-            Kind::MariaDb => {
-                let mut connection = MySqlConnection::connect(&self.address).await.unwrap();
-                let rows = sqlx::query(read).fetch_all(&mut connection).await.unwrap();
-                rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-            }
-        }
-    }
 }
 
 /// A process that consumes. It says when a handler is in its middle.
@@ -143,7 +124,7 @@ fn worker(place: &Place, fenced: bool) -> Process {
         ("KEYLANE_INBOX_CHILD", place.address.as_str()),
         ("KEYLANE_INBOX_FENCED", if fenced { "1" } else { "0" }),
     ];
-    Process::start("fencing::child", "runs", &variables)
+    Process::start("fencing::child", variables)
 }
 
 /// A worker. Nothing, unless it is started by the tests above.
@@ -251,6 +232,6 @@ impl Sink {
 
 /// The middle of a handler: a pause falls into it, and what is written then is sent at once.
 fn compute() {
-    println!("\nruns");
+    println!("\n{RUNS}");
     std::thread::sleep(Duration::from_millis(80));
 }

@@ -20,7 +20,9 @@ use keylane_sql::{
     Database, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables, sqlx,
 };
 use keylane_testkit::scenario::by_key;
+pub(crate) use keylane_testkit::scenario::until_within as until;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
+use testkit_processes::Step;
 use testkit_servers::{Dump, MariaDb, Postgres};
 use tokio::time::{Instant, sleep};
 
@@ -47,6 +49,22 @@ pub(crate) struct Entry {
     pub(crate) key: u64,
     pub(crate) id: u64,
     pub(crate) what: What,
+}
+
+impl Entry {
+    fn step(&self) -> Option<Step> {
+        Some(Step {
+            worker: self.worker as u32,
+            key: self.key,
+            id: self.id,
+            what: match self.what {
+                What::Start => testkit_processes::What::Start,
+                What::End(true) => testkit_processes::What::Done,
+                What::End(false) | What::Dropped => testkit_processes::What::Broken,
+                What::Lost => return None,
+            },
+        })
+    }
 }
 
 /// What the workers of a test have done.
@@ -359,70 +377,47 @@ impl fmt::Display for Verdict {
 
 impl Story {
     pub(crate) fn judge(&self) -> Verdict {
-        let mut verdict = Verdict::default();
+        let handled = testkit_processes::Story::read(self.entries.iter().map(Entry::step));
         // Of each worker, where the log was when its claims ended.
         let mut losses: HashMap<usize, Vec<usize>> = HashMap::new();
         for (at, entry) in self.entries.iter().enumerate() {
             if entry.what == What::Lost {
                 losses.entry(entry.worker).or_default().push(at);
-                verdict.losses += 1;
             }
         }
-        let lost_between = |worker: usize, from: usize, to: usize| {
-            let losses = losses.get(&worker);
-            losses.is_some_and(|losses| losses.iter().any(|at| (from..to).contains(at)))
+        // Whether the claims of an attempt's worker ended before another one began.
+        let has_lost = |attempt: &testkit_processes::Attempt, next: &testkit_processes::Attempt| {
+            let losses = losses.get(&(attempt.worker as usize));
+            let between = attempt.start..next.start;
+            losses.is_some_and(|losses| losses.iter().any(|at| between.contains(at)))
         };
-        let mut running: HashMap<u64, Vec<(usize, Entry)>> = HashMap::new();
-        // By which worker a message was handled first, and where the log was when that began.
-        let mut ended: HashMap<u64, (usize, usize)> = HashMap::new();
-        let mut firsts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for (at, entry) in self.entries.iter().enumerate() {
-            match entry.what {
-                What::Lost => {}
-                What::Start => {
-                    if !self.committed.contains_key(&entry.id) {
-                        verdict.invented.insert(entry.id);
-                    }
-                    let running = running.entry(entry.key).or_default();
-                    for (since, other) in running.iter() {
-                        if !lost_between(other.worker, *since, at) {
-                            verdict.overlapping.push((*other, *entry));
-                        }
-                    }
-                    running.push((at, *entry));
-                    if self.gone.get(&entry.id).is_some_and(|gone| at >= *gone) {
-                        verdict.risen.push(entry.id);
-                    }
-                    if let Some((worker, since)) = ended.get(&entry.id) {
-                        verdict.repeated += 1;
-                        if !lost_between(*worker, *since, at) {
-                            verdict.unexplained.push(entry.id);
-                        }
-                    }
-                }
-                What::End(_) | What::Dropped => {
-                    let running = running.entry(entry.key).or_default();
-                    let mine = running
-                        .iter()
-                        .position(|(_, one)| (one.worker, one.id) == (entry.worker, entry.id));
-                    let (since, _) = running.remove(mine.expect("what ends has started"));
-                    if entry.what == What::End(true) && !ended.contains_key(&entry.id) {
-                        ended.insert(entry.id, (entry.worker, since));
-                        firsts.entry(entry.key).or_default().push(entry.id);
-                    }
-                }
-            }
-        }
-        let committed = self.committed.keys().copied();
-        verdict.lost = committed.filter(|id| !ended.contains_key(id)).collect();
+        let is_risen = |attempt: &&testkit_processes::Attempt| {
+            let gone = self.gone.get(&attempt.id);
+            gone.is_some_and(|gone| attempt.start >= *gone)
+        };
+        let overlapping = handled
+            .overlaps()
+            .filter(|(one, next)| !has_lost(one, next));
+        let unexplained = handled.repeats().filter(|(one, next)| !has_lost(one, next));
+        let attempts = handled.attempts().iter();
+        let ids = attempts.clone().map(|attempt| attempt.id);
         let sequence = |id: u64| self.committed.get(&id).map(|committed| committed.sequence);
-        for ids in firsts.values() {
-            let pairs = ids.windows(2).map(|pair| (pair[0], pair[1]));
-            let reordered = pairs.filter(|(one, next)| sequence(*one) > sequence(*next));
-            verdict.reordered.extend(reordered);
+        Verdict {
+            lost: handled.lost(self.committed.keys().copied()),
+            invented: ids.filter(|id| !self.committed.contains_key(id)).collect(),
+            reordered: handled.done_out_of_order(sequence),
+            out_of_sequence: self.out_of_sequence(),
+            overlapping: overlapping
+                .map(|(one, next)| (self.entries[one.start], self.entries[next.start]))
+                .collect(),
+            risen: attempts
+                .filter(is_risen)
+                .map(|attempt| attempt.id)
+                .collect(),
+            unexplained: unexplained.map(|(_, again)| again.id).collect(),
+            repeated: handled.repeats().count(),
+            losses: losses.values().map(Vec::len).sum(),
         }
-        verdict.out_of_sequence = self.out_of_sequence();
-        verdict
     }
 
     /// Messages that were confirmed before another one of their key was sent, and have a higher
@@ -589,19 +584,6 @@ impl Place {
         while self.open_transactions().await > 0 {
             assert!(Instant::now() < until, "a connection is in a transaction");
             sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
-/// Waits until this holds.
-#[track_caller]
-pub(crate) fn until(limit: Duration, mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
-    let caller = std::panic::Location::caller();
-    async move {
-        let until = Instant::now() + limit;
-        while !holds() {
-            assert!(Instant::now() < until, "it does not come true: {caller}");
-            sleep(Duration::from_millis(5)).await;
         }
     }
 }

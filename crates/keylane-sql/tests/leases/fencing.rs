@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use keylane_leases::{Leases, Settings, Token};
 use keylane_sql::{Database, SqlLeases, Tables, sqlx};
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
-use tokio::time::Instant;
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
+use testkit_processes::{Process, end_with_parent, pause_in_turn};
 
-use crate::support::process::{Process, end_with_parent};
-use crate::support::{Kind, Place};
+use crate::support::{Kind, Place, stale};
 
 const TTL: Duration = Duration::from_millis(400);
+
+/// What a worker prints when it has acquired the key and written.
+const HOLDS: &str = "holds";
 
 /// How often a holder is paused, over all keys: 30 unless set.
 fn pauses() -> usize {
@@ -58,31 +60,11 @@ async fn paused(kind: Kind, fenced: bool, pauses: usize) {
     assert_eq!(stale == 0, fenced, "{stale} stale writes");
 }
 
-/// Returns the longest time from a pause to the takeover.
+/// Returns the longest time from a pause to the takeover. A pause mostly falls in the middle of a
+/// write.
 async fn pause_holders(place: &Place, key: usize, fenced: bool, rounds: usize) -> Duration {
     let mut workers = [worker(place, key, fenced), worker(place, key, fenced)];
-    let mut holder = first_to_hold(&mut workers).await;
-    let mut longest = Duration::ZERO;
-    for round in 0..rounds {
-        // Somewhere in the middle of a write.
-        tokio::time::sleep(Duration::from_millis(40 + (round as u64 * 13) % 50)).await;
-        workers[holder].signal("STOP");
-        let since = Instant::now();
-        let other = 1 - holder;
-        workers[other].says().await;
-        longest = longest.max(since.elapsed());
-        workers[holder].signal("CONT");
-        holder = other;
-    }
-    longest
-}
-
-async fn first_to_hold(workers: &mut [Process; 2]) -> usize {
-    let [one, other] = workers;
-    tokio::select! {
-        () = one.says() => 0,
-        () = other.says() => 1,
-    }
+    pause_in_turn(&mut workers, HOLDS, rounds).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,14 +74,14 @@ async fn a_killed_holder_is_followed_by_another() {
         make_sink(&place).await;
         let mut holder = worker(&place, 0, true);
         for _ in 0..5 {
-            holder.says().await;
+            holder.wait_for(HOLDS).await;
             // Waits for the key, beside the one that has it.
             let next = worker(&place, 0, true);
             tokio::time::sleep(TTL).await;
             // It is killed.
             drop(std::mem::replace(&mut holder, next));
         }
-        holder.says().await;
+        holder.wait_for(HOLDS).await;
         let (writes, stale) = judge(&place).await;
         assert!(writes > 0 && stale == 0, "{writes} writes, {stale} stale");
     }
@@ -113,7 +95,7 @@ fn worker(place: &Place, key: usize, fenced: bool) -> Process {
         ("KEYLANE_LEASES_KEY", &key.to_string()),
         ("KEYLANE_LEASES_FENCED", if fenced { "1" } else { "0" }),
     ];
-    Process::start("fencing::child", "holds", &variables)
+    Process::start("fencing::child", variables)
 }
 
 /// A worker. Nothing, unless it is started by the tests above.
@@ -152,7 +134,7 @@ async fn work(kind: Kind, address: &str, key: i32, fenced: bool) {
             writes += 1;
             // Not before it has written: what a paused holder writes then is stale.
             if writes == 1 {
-                println!("\nholds");
+                println!("\n{HOLDS}");
             }
         }
         // What was dropped in the middle of a write has left the connection there.
@@ -215,14 +197,14 @@ impl Sink {
 
 async fn make_sink(place: &Place) {
     place
-        .execute("create table sink (id integer primary key, token bigint not null)")
+        .execute("create table sink (id bigint primary key, token bigint not null)")
         .await;
     let number = match place.kind {
         Kind::Postgres => "bigserial",
         Kind::MariaDb => "bigint auto_increment",
     };
     let writes = format!(
-        "create table writes (n {number} primary key, id integer not null, token bigint not null)"
+        "create table writes (n {number} primary key, id bigint not null, token bigint not null)"
     );
     place.execute(writes).await;
     let keys = Vec::from_iter((0..5).map(|key| format!("({key}, 0)")));
@@ -230,27 +212,8 @@ async fn make_sink(place: &Place) {
     place.execute(keys).await;
 }
 
-/// How many writes there were, and how many with a lower token than one before them of their key.
+/// How many writes there were, and how many of them were stale.
 async fn judge(place: &Place) -> (usize, usize) {
-    let read = "select id, token from writes order by n";
-    let writes: Vec<(i32, i64)> = match place.kind {
-        Kind::Postgres => {
-            let mut connection = PgConnection::connect(&place.address).await.unwrap();
-            let rows = sqlx::query(read).fetch_all(&mut connection).await.unwrap();
-            rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-        }
-        Kind::MariaDb => {
-            let mut connection = MySqlConnection::connect(&place.address).await.unwrap();
-            let rows = sqlx::query(read).fetch_all(&mut connection).await.unwrap();
-            rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-        }
-    };
-    let mut highest = std::collections::HashMap::new();
-    let stale = writes.iter().filter(|(key, token)| {
-        let highest = highest.entry(*key).or_insert(*token);
-        let is_stale = *token < *highest;
-        *highest = (*highest).max(*token);
-        is_stale
-    });
-    (writes.len(), stale.count())
+    let writes = place.pairs("select id, token from writes order by n").await;
+    (writes.len(), stale(writes.iter().copied()))
 }

@@ -1,7 +1,6 @@
 //! A database of its own for each test, on servers that the tests of this binary share.
 
-pub(crate) mod process;
-
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use keylane_leases::{Leases, Settings};
@@ -186,6 +185,22 @@ impl Place {
         self.numbers(statement).await[0]
     }
 
+    /// The rows of two numbers that a query returns.
+    pub(crate) async fn pairs(&self, query: &'static str) -> Vec<(i64, i64)> {
+        match self.kind {
+            Kind::Postgres => {
+                let mut connection = PgConnection::connect(&self.address).await.unwrap();
+                let rows = sqlx::query_as(query).fetch_all(&mut connection);
+                rows.await.unwrap()
+            }
+            Kind::MariaDb => {
+                let mut connection = MySqlConnection::connect(&self.address).await.unwrap();
+                let rows = sqlx::query_as(query).fetch_all(&mut connection);
+                rows.await.unwrap()
+            }
+        }
+    }
+
     async fn numbers(&self, statement: &str) -> Vec<i64> {
         let statement = AssertSqlSafe(statement.to_owned());
         match self.kind {
@@ -201,6 +216,19 @@ impl Place {
             }
         }
     }
+}
+
+/// How many writes, each a key and a token in their order, have a lower token than one before them
+/// of their key.
+pub(crate) fn stale(writes: impl IntoIterator<Item = (i64, i64)>) -> usize {
+    let mut highest = HashMap::new();
+    let stale = writes.into_iter().filter(|(key, token)| {
+        let highest = highest.entry(*key).or_insert(*token);
+        let is_stale = *token < *highest;
+        *highest = (*highest).max(*token);
+        is_stale
+    });
+    stale.count()
 }
 
 const OTHERS: &str = "select cast(id as signed) from information_schema.processlist

@@ -32,6 +32,7 @@ mod random;
 mod receipts;
 mod runtime;
 mod trials;
+mod until;
 mod wait;
 mod wakes;
 
@@ -48,5 +49,6 @@ pub use random::Random;
 pub use receipts::{Receipts, outcome};
 pub use runtime::{TestRuntime, on_both, paused, threads};
 pub use trials::{cases, repeats, seed};
-pub use wait::{MS, SECOND, drop_after_polls, quiet, settle, until, within, within_years};
+pub use until::{settle_until, until, until_async, until_within};
+pub use wait::{MS, SECOND, drop_after_polls, quiet, settle, within, within_years};
 pub use wakes::Wakes;

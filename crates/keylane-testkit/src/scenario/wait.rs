@@ -4,6 +4,9 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+/// The longest wait. No machine needs as much.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
 /// A millisecond.
 pub const MS: Duration = Duration::from_millis(1);
 
@@ -17,7 +20,7 @@ pub const SECOND: Duration = Duration::from_secs(1);
 ///
 /// Panics if `work` has not ended by then.
 pub async fn within<T>(work: impl Future<Output = T>) -> T {
-    let ended = tokio::time::timeout(Duration::from_secs(120), work).await;
+    let ended = tokio::time::timeout(PATIENCE, work).await;
     ended.expect("it ends within two minutes")
 }
 
@@ -44,20 +47,6 @@ pub async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
-}
-
-/// Waits until `is_true` returns true. Does not use the clock, so it also works on several threads.
-///
-/// # Panics
-///
-/// Panics if it does not become true: see [`within`].
-pub async fn until(mut is_true: impl FnMut() -> bool) {
-    within(async {
-        while !is_true() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
 }
 
 /// Polls a future up to `polls` times, runs `between` after each poll, and then drops the future.

@@ -93,13 +93,6 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
         });
 }
 
-/// Until something has become true.
-pub(crate) async fn until(mut is_true: impl FnMut() -> bool) {
-    while !is_true() {
-        tokio::task::yield_now().await;
-    }
-}
-
 /// Each scenario as a test of this front.
 macro_rules! scenarios {
     ($front:ty) => {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use keylane_testkit::scenario::until;
 use keylane_testkit::{Act, Evidence, Gate, Id, Key, Script};
 use keylane_tower::{KeyedSemaphore, KeyedSemaphoreBuilder};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::front::{Answer, Ask, Front, Server, until};
+use crate::front::{Answer, Ask, Front, Server};
 use crate::support::Support;
 
 const KEYS: u64 = 50;

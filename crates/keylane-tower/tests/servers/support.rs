@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use ::http::{HeaderMap, Request};
+use keylane_testkit::scenario::until;
 use keylane_testkit::{Event, Evidence, Gate, History, Id, Key, Rule, Script};
 use keylane_tower::{Error, KeyedLayer, KeyedSemaphore, KeyedSemaphoreBuilder, KeyedService};
 use tokio::time::Instant;
 use tower::layer::layer_fn;
 use tower::{Layer, Service};
-
-use crate::front::until;
 
 /// The semaphore of a server, the script of its handlers, and the history of both. Clones share all
 /// of it.

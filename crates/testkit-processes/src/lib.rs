@@ -1,0 +1,23 @@
+//! Tests over several processes: a test starts its own executable again, kills and pauses what it
+//! has started, and judges what all of them report.
+//!
+//! ```text
+//!  test ── Process::start("processes::worker") ──► this executable, which runs that test only
+//!    ├─ pause, resume, kill, stop ───────────────►   │      its input ends: it leaves
+//!    ├─ wait_for ◄── lines of its output ────────────┤
+//!    └─ Reader ◄──── a file that all append to ◄─────┘ Journal
+//!         └─► Story: attempts at messages, and which were lost, out of order, repeated or at once
+//! ```
+//!
+//! What a worker does, and which of the findings are errors, is the affair of each test.
+
+#![cfg(unix)]
+
+mod process;
+pub use process::{Process, end_with_parent, pause_in_turn, told_to_stop};
+
+mod journal;
+pub use journal::{Journal, Line, Reader, now};
+
+mod story;
+pub use story::{Attempt, Step, Story, What};
