@@ -1,5 +1,7 @@
 //! Looks at a server: whether it can be used, and with which settings it may lose data.
 
+use std::collections::HashMap;
+
 use keylane_connector::{ErrorKind, Hazard};
 use redis::cmd;
 
@@ -18,12 +20,8 @@ pub(crate) async fn inspect(link: &mut Link, name: &str) -> Result<(), RedisErro
     usable(&info)?;
     let mut ask = cmd("CONFIG");
     ask.arg("GET").arg("appendfsync").arg("save");
-    let config = told(link.ask::<Vec<String>>(&ask).await)?.unwrap_or_default();
-    let config: Vec<_> = config.chunks_exact(2).collect();
-    let of = |name: &str| {
-        let found = config.iter().find(|pair| pair[0] == name);
-        found.map(|pair| pair[1].as_str())
-    };
+    let config = told(link.ask::<HashMap<String, String>>(&ask).await)?.unwrap_or_default();
+    let of = |name: &str| config.get(name).map(String::as_str);
     for hazard in hazards(&info, of("appendfsync"), of("save")) {
         hazard.warn(name);
     }

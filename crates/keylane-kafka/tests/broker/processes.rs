@@ -291,6 +291,13 @@ impl Account {
         })
     }
 
+    /// How long before the next fault of its process a record was done.
+    fn age(&self, done: &Line) -> Option<Duration> {
+        let faults = self.faults.iter();
+        let later = faults.filter(|fault| fault.pid == done.process && fault.from >= done.at);
+        later.map(|fault| fault.from - done.at).min()
+    }
+
     fn step(&self, line: &Line) -> Option<Step> {
         let [id, ..] = line.numbers;
         Some(Step {
@@ -326,13 +333,17 @@ impl Account {
 
     fn judge(&self) -> String {
         let story = Story::read(self.lines.iter().map(|line| self.step(line)));
-        let (mut repeats, mut late) = (0, 0);
-        for (_, again) in story.repeats() {
+        let (mut ages, mut late) = (Vec::new(), 0);
+        for (done, again) in story.repeats() {
             let line = &self.lines[again.start];
             assert!(self.may_repeat(line), "{line:?} was committed before");
-            repeats += 1;
             late += u64::from(self.is_late(line));
+            ages.extend(self.age(&self.lines[done.end.unwrap_or_default()]));
         }
+        ages.sort_unstable();
+        let repeats = story.repeats().count();
+        let age = |share: usize| ages.get(ages.len() * share / 100).copied();
+        let ages = [age(50), age(99), ages.last().copied()].map(Option::unwrap_or_default);
         for (other, one) in story.overlaps() {
             let (other, one) = (&self.lines[other.start], &self.lines[one.start]);
             assert!(
@@ -346,7 +357,8 @@ impl Account {
         assert!(lost.is_empty(), "lost: {lost:?}");
         format!(
             "{} records, {} faults: 0 lost, 0 reordered, {repeats} done again, {late} of them by \
-             members that did not know that they were out",
+             members that did not know that they were out; ages at the fault (half, 99 %, all): \
+             {ages:?}",
             self.sent,
             self.faults.len()
         )
