@@ -364,7 +364,9 @@ async fn a_topic_that_goes_with_work_in_flight_holds_up_no_other() {
     let stats = member.intake.stats();
     assert_eq!((stats.restarts, stats.last_error), (0, None));
     let report = member.stop().await;
-    assert_eq!((report.received, report.acked), (6, 6), "{report}");
+    // Those of the topic that is gone may be lost before they are done.
+    assert_eq!(report.received, 6, "{report}");
+    assert!(report.acked >= 3, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
