@@ -34,7 +34,8 @@ finds! {
     a_third_attempt_that_may_not_start: RefusesThirdAttempts => ["retry"];
     a_dead_lettered_message_that_is_not_acked: IgnoresDeadLettered => ["dead_letter"];
     an_undecodable_message_that_is_not_acked: IgnoresUndecodable => ["undecodable"];
-    dead_letters_that_are_not_kept: SwallowsDeadLetters => ["dead_letter_at_source"];
+    dead_letters_that_are_not_kept: SwallowsDeadLetters => ["dead_letter_at_source", "round_trip"];
+    headers_without_a_value_that_have_one: FillsHeaders => ["round_trip"];
     empty_keys_that_are_none: DropsEmptyKeys => ["payloads"];
     an_ack_that_is_forgotten: ForgetsAnAck => ["acked"];
     messages_that_came_back_and_are_acked: AcksWhatCameBack => ["handed_back"];

@@ -37,6 +37,8 @@ pub(crate) enum Defect {
     SwallowsDeadLetters,
     /// An empty key is no key.
     DropsEmptyKeys,
+    /// A header without a value has an empty one.
+    FillsHeaders,
     /// Forgets an ack when it closes.
     ForgetsAnAck,
     /// Acks what it was given back when it closes.
@@ -170,6 +172,13 @@ impl Spoiled {
                 for delivery in handed {
                     delivery.message.key =
                         delivery.message.key.take().filter(|key| !key.is_empty());
+                }
+            }
+            Defect::FillsHeaders => {
+                for delivery in handed {
+                    for (_, value) in &mut delivery.message.headers {
+                        value.get_or_insert_default();
+                    }
                 }
             }
             Defect::NacksToTheTail if self.returned == 4 && self.revoked_at.is_none() => {

@@ -53,7 +53,8 @@ async fn no_more_bytes_are_held_than_the_limit_says() {
             rig.history.sending(id, 1, id).ok();
             let mut message = message(id, id);
             let rest = SIZE - message.size();
-            message.headers.push(("h".into(), vec![0; rest - 1].into()));
+            let filling = vec![0; rest - 1].into();
+            message.headers.push(("h".into(), Some(filling)));
             assert_eq!(message.size(), SIZE);
             rig.server.publish([message]);
         }

@@ -372,7 +372,7 @@ async fn merged() {
         let mut merged = new.clone();
         merged
             .headers
-            .push(("with".to_owned(), waiting.payload.clone()));
+            .push(("with".to_owned(), Some(waiting.payload.clone())));
         merged
     };
     let ways: [fn() -> Coalesce<RawMessage>; 2] = [Coalesce::keep_latest, Coalesce::keep_first];

@@ -157,6 +157,12 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// Returns whether the timestamp is by the clock of the producer: `message.timestamp.type` of the
+    /// topic is `CreateTime`.
+    pub fn is_producer_time(&self) -> bool {
+        matches!(self.message.timestamp(), Timestamp::CreateTime(_))
+    }
+
     /// Returns the place of the record.
     pub fn place(&self) -> Place<'a> {
         let topic = self.partition.rsplit_once('/');
@@ -259,12 +265,12 @@ impl Copier {
         raw.is_tombstone = record.payload().is_none();
         raw.key = record.key().map(|key| self.copy(key));
         raw.id = Some(self.id(record.partition, record.message.offset()));
-        let headers = record.headers().map(|(name, value)| {
-            let value = value.map(|value| self.copy(value));
-            (name.to_owned(), value.unwrap_or_default())
-        });
+        let headers = record
+            .headers()
+            .map(|(name, value)| (name.to_owned(), value.map(|value| self.copy(value))));
         raw.headers = headers.collect();
         raw.enqueued_at = record.timestamp();
+        raw.is_producer_time = record.is_producer_time();
         raw
     }
 

@@ -13,7 +13,7 @@ fn message(spooled: &Spooled) -> RawMessage {
     let mut message = RawMessage::new(spooled.payload.clone()).key(spooled.key.clone());
     let headers = spooled.headers.iter();
     message.headers = headers
-        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .map(|(name, value)| (name.to_owned(), Some(value.clone())))
         .collect();
     message.id = Some(Bytes::copy_from_slice(&spooled.id.to_bytes()));
     message

@@ -499,7 +499,7 @@ async fn a_payload_of_a_mebibyte_is_kept_whole() {
     #[async_trait]
     impl RawLetterSink for Keeps {
         async fn accept(&self, letter: &RawLetter) -> Result<(), BoxError> {
-            assert!(letter.raw.headers == [("kind".to_owned(), Bytes::from("order"))]);
+            assert!(letter.raw.headers == [("kind".to_owned(), Some(Bytes::from("order")))]);
             self.0.lock().unwrap().push(letter.raw.payload.clone());
             Ok(())
         }
@@ -511,7 +511,8 @@ async fn a_payload_of_a_mebibyte_is_kept_whole() {
     large[0] = 0xff;
     world.add("b", large.clone());
     for (raw, _) in &mut world.seen().log {
-        raw.headers.push(("kind".to_owned(), Bytes::from("order")));
+        raw.headers
+            .push(("kind".to_owned(), Some(Bytes::from("order"))));
     }
     let sink = Arc::new(Keeps(Mutex::default()));
     let mut hand = Hand::new(world.raw().letters(Arc::clone(&sink))).await;

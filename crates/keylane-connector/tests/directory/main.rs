@@ -77,6 +77,13 @@ impl Site for Queue {
     async fn letters(&self) -> Result<Vec<RawMessage>, BoxError> {
         self.messages("dead")
     }
+
+    /// A file has a key and a payload.
+    fn sayable(&self, mut message: RawMessage) -> RawMessage {
+        message.is_tombstone = false;
+        message.headers.clear();
+        message
+    }
 }
 
 keylane_testkit::conformance_tests!([flavor = "multi_thread"] Directories);

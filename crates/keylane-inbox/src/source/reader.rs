@@ -429,7 +429,7 @@ impl InboxSource {
         let mut raw = RawMessage::new(payload).key(key.clone());
         raw.headers = headers
             .into_iter()
-            .map(|header| (header.name, header.value))
+            .map(|header| (header.name, Some(header.value)))
             .collect();
         raw.attempt = attempts.saturating_add(1);
         raw.id = id.map(Bytes::from);

@@ -137,7 +137,7 @@ impl Site for Directory {
             }
             let headers = raw.headers.into_iter();
             headers.fold(message, |message, (name, value)| {
-                message.header(name, value)
+                message.header(name, value.unwrap_or_default())
             })
         });
         self.server.inbox().accept_many(messages).await?;
@@ -150,10 +150,33 @@ impl Site for Directory {
 
     async fn letters(&self) -> Result<Vec<RawMessage>, BoxError> {
         let letters = self.server.inbox().letters().list(0, 1_000).await?;
-        let raw = letters
-            .into_iter()
-            .map(|letter| RawMessage::new(letter.message.payload).key(letter.message.key));
+        let raw = letters.into_iter().map(|letter| {
+            let message = letter.message;
+            let mut raw = RawMessage::new(message.payload).key(message.key);
+            let headers = message.headers.into_iter();
+            raw.headers = headers
+                .map(|header| (header.name, Some(header.value)))
+                .collect();
+            raw
+        });
         Ok(raw.collect())
+    }
+
+    /// An inbox has neither tombstones nor headers without a value.
+    fn sayable(&self, mut message: RawMessage) -> RawMessage {
+        message.is_tombstone = false;
+        for (_, value) in &mut message.headers {
+            value.get_or_insert_default();
+        }
+        message
+    }
+
+    async fn redrive(&self) -> Result<bool, BoxError> {
+        let letters = self.server.inbox().letters();
+        let all = letters.list(0, 1_000).await?;
+        let all = all.iter().map(|letter| letter.message.sequence);
+        letters.redrive(all).await?;
+        Ok(true)
     }
 
     async fn inject(&self, fault: Fault) -> Result<(), BoxError> {

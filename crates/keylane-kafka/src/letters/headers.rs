@@ -14,6 +14,8 @@ const PARTITION: &str = "keylane.partition";
 const OFFSET: &str = "keylane.offset";
 /// When the record was written, in milliseconds since 1970.
 const TIME: &str = "keylane.time";
+/// Whose clock that is of: `producer` or `broker`.
+const CLOCK: &str = "keylane.clock";
 const GROUP: &str = "keylane.group";
 const ATTEMPTS: &str = "keylane.attempts";
 const CAUSE: &str = "keylane.cause";
@@ -21,8 +23,8 @@ const ERROR: &str = "keylane.error";
 
 /// The headers that replace those from an earlier death. Other headers with the same prefix stay:
 /// one of them identifies a record of a spool.
-const OURS: [&str; 8] = [
-    TOPIC, PARTITION, OFFSET, TIME, GROUP, ATTEMPTS, CAUSE, ERROR,
+const OURS: [&str; 9] = [
+    TOPIC, PARTITION, OFFSET, TIME, CLOCK, GROUP, ATTEMPTS, CAUSE, ERROR,
 ];
 
 /// Makes the letter of a record.
@@ -33,7 +35,7 @@ pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> Raw
     }
     let mut say = |name: &str, value: &str| {
         let value = Bytes::copy_from_slice(value.as_bytes());
-        letter.headers.push((name.to_owned(), value));
+        letter.headers.push((name.to_owned(), Some(value)));
     };
     if let Some(place) = Place::of(record) {
         say(TOPIC, place.topic);
@@ -43,11 +45,19 @@ pub(super) fn letter(record: &RawMessage, group: Option<&str>, why: &Why) -> Raw
     let time = record.enqueued_at;
     if let Some(since) = time.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
         say(TIME, &since.as_millis().to_string());
+        let clock = match record.is_producer_time {
+            true => "producer",
+            false => "broker",
+        };
+        say(CLOCK, clock);
     }
     if let Some(group) = group {
         say(GROUP, group);
     }
-    letter.headers.extend(why.headers());
+    let why = why.headers().into_iter();
+    letter
+        .headers
+        .extend(why.map(|(name, value)| (name, Some(value))));
     letter
 }
 
@@ -83,7 +93,8 @@ mod tests {
     #[test]
     fn a_letter_says_what_it_was_and_a_second_death_replaces_it() {
         let mut record = RawMessage::new("250").key("user-7");
-        record.headers.push(("trace".into(), "a".into()));
+        record.headers.push(("trace".into(), Some("a".into())));
+        record.headers.push(("trace".into(), None));
         record.id = Some("orders/3@1200".into());
         record.enqueued_at = Some(UNIX_EPOCH + Duration::from_millis(1_700));
         let why = |error: &str| Why {
@@ -99,6 +110,7 @@ mod tests {
             (PARTITION, "3"),
             (OFFSET, "1200"),
             (TIME, "1700"),
+            (CLOCK, "broker"),
             (GROUP, "billing"),
             (ATTEMPTS, "5"),
             (CAUSE, "failed"),
@@ -123,7 +135,7 @@ mod tests {
         let mut record = RawMessage::new("250").key("user-7");
         record
             .headers
-            .push(("keylane.id".into(), "20 bytes".into()));
+            .push(("keylane.id".into(), Some("20 bytes".into())));
         let why = Why {
             attempts: 5,
             cause: LetterCause::Failed,

@@ -21,7 +21,7 @@ use crate::producer::{Delivery, Producer, SendError};
 /// | header | its value, as text |
 /// | --- | --- |
 /// | `keylane.topic`, `keylane.partition`, `keylane.offset` | where the record is |
-/// | `keylane.time` | when it was written, in milliseconds since 1970 |
+/// | `keylane.time`, `keylane.clock` | when it was written, in milliseconds since 1970, and whose clock that is of: `producer` or `broker` |
 /// | `keylane.group` | the group that could not handle it |
 /// | `keylane.attempts` | how many attempts its handler had |
 /// | `keylane.cause` | one of `failed`, `panicked`, `timed out`, `undecodable`, `skipped`, … |

@@ -30,7 +30,9 @@ const CONCURRENCY: usize = 256;
 /// Sends the letters of a topic back to their original topics, in the order of their keys.
 ///
 /// A letter goes to the end of its original topic, behind newer records, and without the headers
-/// that made it a letter. It is committed in the group of the redrive when it is written: the next
+/// that made it a letter. Its key, its payload and its headers are those of the original record,
+/// byte by byte. Its time is that of the redrive: with the original one, a topic that deletes
+/// records by age could delete it before it is read. It is committed in the group of the redrive when it is written: the next
 /// redrive of the same group begins behind it. If the process ends before the commit, the letter is
 /// sent twice.
 ///

@@ -104,8 +104,8 @@ impl Client {
         }
         if !message.headers.is_empty() {
             let headers = OwnedHeaders::new_with_capacity(message.headers.len());
-            let insert = |headers: OwnedHeaders, (key, value): &(String, bytes::Bytes)| {
-                let value = Some(&value[..]);
+            let insert = |headers: OwnedHeaders, (key, value): &(String, Option<bytes::Bytes>)| {
+                let value = value.as_deref();
                 headers.insert(Header { key, value })
             };
             record = record.headers(message.headers.iter().fold(headers, insert));

@@ -184,10 +184,10 @@ fn record(spooled: &Spooled) -> RawMessage {
     let mut record = RawMessage::new(spooled.payload.clone()).key(spooled.key.clone());
     let headers = spooled.headers.iter();
     record.headers = headers
-        .map(|(name, value)| (name.to_owned(), value.clone()))
+        .map(|(name, value)| (name.to_owned(), Some(value.clone())))
         .collect();
     let id = Bytes::copy_from_slice(&spooled.id.to_bytes());
-    record.headers.push((ID.to_owned(), id));
+    record.headers.push((ID.to_owned(), Some(id)));
     record
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylane::error::BoxError;
 use keylane::source::RawMessage;
-use keylane_kafka::KafkaSource;
+use keylane_kafka::{KafkaSource, Producer, Redrive};
 use keylane_testkit::conformance::{Fault, Harness, Site};
 use testkit_servers::Kafka;
 
@@ -77,7 +77,7 @@ impl Harness for Broker {
         };
         let topic = Topic::new(kafka, 3).await;
         let letters = match case {
-            "dead_letter_at_source" => Some(topic.beside(".dead", &[]).await),
+            "dead_letter_at_source" | "round_trip" => Some(topic.beside(".dead", &[]).await),
             _ => None,
         };
         Ok(Place {
@@ -139,6 +139,16 @@ impl Site for Place {
             Some(letters) => Ok(letters.records().await),
             None => Ok(Vec::new()),
         }
+    }
+
+    async fn redrive(&self) -> Result<bool, BoxError> {
+        let Some(letters) = &self.letters else {
+            return Ok(false);
+        };
+        let brokers = self.topic.kafka.bootstrap();
+        let producer = Producer::builder(&brokers).build()?;
+        Redrive::new(brokers, &letters.name, producer).run().await?;
+        Ok(true)
     }
 
     async fn inject(&self, fault: Fault) -> Result<(), BoxError> {

@@ -65,7 +65,7 @@ async fn a_letter_has_the_record_and_says_what_became_of_it() {
         RawMessage::new("").key("gone"),
         message(8, 3),
     ];
-    sent[0].headers.push(("trace".into(), "a".into()));
+    sent[0].headers.push(("trace".into(), Some("a".into())));
     sent[1].is_tombstone = true;
     sent.push(RawMessage::new("no key"));
     stage.topic.produce(sent.clone()).await;

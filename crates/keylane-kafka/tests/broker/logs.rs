@@ -412,8 +412,14 @@ async fn tombstones_headers_and_empty_payloads_come_as_they_are() {
     tombstone.is_tombstone = true;
     let empty = RawMessage::new("").key("");
     let mut full = RawMessage::new("full").key("k");
-    for (name, value) in [("a", "1"), ("a", "2"), ("", "")] {
-        full.headers.push((name.to_owned(), value.into()));
+    for (name, value) in [
+        ("a", Some("1")),
+        ("a", Some("2")),
+        ("", Some("")),
+        ("", None),
+    ] {
+        let value = value.map(Bytes::from);
+        full.headers.push((name.to_owned(), value));
     }
     let sent = [tombstone, empty, full];
     stage.topic.produce(sent.to_vec()).await;

@@ -25,7 +25,7 @@ async fn what_is_sent_is_there_and_a_key_has_one_partition() {
     let mut sent = Vec::new();
     for number in 0..40 {
         let mut record = RawMessage::new(format!("{number}")).key(format!("{}", number % 4));
-        record.headers.push(("trace".into(), "a".into()));
+        record.headers.push(("trace".into(), Some("a".into())));
         record.is_tombstone = number == 39;
         if record.is_tombstone {
             record.payload = Bytes::new();

@@ -226,7 +226,7 @@ impl Topic {
                     let headers = headers.fold(OwnedHeaders::new(), |all, (name, value)| {
                         all.insert(Header {
                             key: name,
-                            value: Some(&value[..]),
+                            value: value.as_deref(),
                         })
                     });
                     record = record.headers(headers);
@@ -334,8 +334,8 @@ fn raw(record: &BorrowedMessage<'_>) -> RawMessage {
     if let Some(headers) = record.headers() {
         let all = headers.iter();
         let all = all.map(|one| {
-            let value = one.value.unwrap_or_default().to_vec();
-            (one.key.to_owned(), value.into())
+            let value = one.value.map(|value| value.to_vec().into());
+            (one.key.to_owned(), value)
         });
         raw.headers = all.collect();
     }

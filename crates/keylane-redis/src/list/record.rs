@@ -43,10 +43,11 @@ pub(super) fn encode(message: &RawMessage) -> Bytes {
 }
 
 /// Encodes the part before the original element in its dead letter.
-pub(super) fn letter_head(key: Option<&[u8]>, headers: &[(String, Bytes)]) -> Bytes {
+pub(super) fn letter_head(key: Option<&[u8]>, why: Vec<(String, Bytes)>) -> Bytes {
     let mut out = BytesMut::new();
     let mut all = BytesMut::new();
-    put_headers(&mut all, headers);
+    let why = why.into_iter().map(|(name, value)| (name, Some(value)));
+    put_headers(&mut all, &why.collect::<Vec<_>>());
     put_head(&mut out, 0, LETTER, key);
     // The script that puts the element back skips them.
     put(&mut out, &all);
@@ -111,6 +112,10 @@ const TOMBSTONE: u8 = 1;
 const HAS_ID: u8 = 2;
 const HAS_VERSION: u8 = 4;
 const HAS_TIME: u8 = 8;
+const IS_PRODUCER_TIME: u8 = 16;
+
+/// Stands for the length of a value that is absent. No value in Redis is as long.
+const NULL: u32 = u32::MAX;
 
 fn put_head(out: &mut BytesMut, attempts: u32, flags: u8, key: Option<&[u8]>) {
     out.put_slice(MAGIC);
@@ -125,6 +130,7 @@ fn put_body(out: &mut BytesMut, message: &RawMessage) {
         (message.id.is_some(), HAS_ID),
         (message.version.is_some(), HAS_VERSION),
         (message.enqueued_at.is_some(), HAS_TIME),
+        (message.is_producer_time, IS_PRODUCER_TIME),
     ];
     let parts = parts.into_iter().filter(|(is_there, _)| *is_there);
     out.put_u8(parts.fold(0, |flags, (_, flag)| flags | flag));
@@ -146,6 +152,7 @@ fn take_body(mut from: Bytes) -> Option<RawMessage> {
     let flags = from.try_get_u8().ok()?;
     let mut message = RawMessage::new(Bytes::new());
     message.is_tombstone = flags & TOMBSTONE != 0;
+    message.is_producer_time = flags & IS_PRODUCER_TIME != 0;
     if flags & HAS_ID != 0 {
         message.id = Some(take(&mut from, |from| from.try_get_u32().ok())?);
     }
@@ -161,20 +168,26 @@ fn take_body(mut from: Bytes) -> Option<RawMessage> {
     Some(message)
 }
 
-fn put_headers(out: &mut BytesMut, headers: &[(String, Bytes)]) {
+fn put_headers(out: &mut BytesMut, headers: &[(String, Option<Bytes>)]) {
     out.put_u32(u32::try_from(headers.len()).unwrap_or(u32::MAX));
     for (name, value) in headers {
         put(out, name.as_bytes());
-        put(out, value);
+        match value {
+            Some(value) => put(out, value),
+            None => out.put_u32(NULL),
+        }
     }
 }
 
-fn take_headers(from: &mut Bytes) -> Option<Vec<(String, Bytes)>> {
+fn take_headers(from: &mut Bytes) -> Option<Vec<(String, Option<Bytes>)>> {
     let count = from.try_get_u32().ok()?;
     let mut headers = Vec::new();
     for _ in 0..count {
         let name = take(from, |from| from.try_get_u32().ok())?;
-        let value = take(from, |from| from.try_get_u32().ok())?;
+        let value = match from.try_get_u32().ok()? {
+            NULL => None,
+            length => Some(take(from, |_| Some(length))?),
+        };
         headers.push((String::from_utf8(name.into()).ok()?, value));
     }
     Some(headers)
@@ -202,17 +215,18 @@ mod tests {
     }
 
     fn message() -> impl Strategy<Value = RawMessage> {
-        let headers = prop::collection::vec(("[a-z.]{0,8}", bytes()), 0..4);
+        let headers = prop::collection::vec(("[a-z.]{0,8}", prop::option::of(bytes())), 0..4);
         let optional = (
             prop::option::of(bytes()),
             prop::option::of(bytes()),
             prop::option::of(any::<u64>()),
             prop::option::of(0..1u64 << 50),
         );
-        (bytes(), any::<bool>(), headers, optional).prop_map(
-            |(payload, is_tombstone, headers, (key, id, version, at))| {
+        (bytes(), any::<[bool; 2]>(), headers, optional).prop_map(
+            |(payload, [is_tombstone, is_producer_time], headers, (key, id, version, at))| {
                 let mut message = RawMessage::new(payload);
                 message.is_tombstone = is_tombstone;
+                message.is_producer_time = is_producer_time;
                 message.headers = headers;
                 (message.key, message.id, message.version) = (key, id, version);
                 message.enqueued_at = at.map(|at| UNIX_EPOCH + Duration::from_micros(at));
@@ -245,16 +259,16 @@ mod tests {
 
         #[test]
         fn a_letter_has_the_message_and_why(message in message(), is_plain: bool) {
-            let why = [("keylane.cause".to_owned(), Bytes::from_static(b"failed"))];
+            let cause = ("keylane.cause".to_owned(), Bytes::from_static(b"failed"));
             let element = match is_plain {
                 true => message.payload.clone(),
                 false => encode(&message),
             };
-            let head = letter_head(message.key.as_deref(), &why);
+            let head = letter_head(message.key.as_deref(), vec![cause.clone()]);
             let (letter, _) = decode([&*head, &*element].concat().into());
             let (mut wanted, _) = decode(element);
             wanted.key = message.key;
-            wanted.headers.extend(why);
+            wanted.headers.push((cause.0, Some(cause.1)));
             prop_assert_eq!(letter, wanted);
         }
     }

@@ -10,7 +10,7 @@ use crate::error::RedisError;
 
 impl ListQueue {
     async fn keep_letter(&self, message: &RawMessage, why: &Why) -> Result<(), RedisError> {
-        let head = letter_head(message.key.as_deref(), &why.headers());
+        let head = letter_head(message.key.as_deref(), why.headers());
         let mut push = cmd("LPUSH");
         push.arg(&*self.list.keys.letters);
         push.arg([&*head, &*encode(message)].concat());

@@ -314,7 +314,7 @@ impl System for List {
         why: &Why,
     ) -> Result<bool, RedisError> {
         let key = id.key.as_deref();
-        let head = letter_head(key, &why.headers());
+        let head = letter_head(key, why.headers());
         let kept: i64 = run(&LETTER, link, self.keys_of(worker), |command| {
             command
                 .arg(&worker.name)

@@ -12,6 +12,9 @@ const TOMBSTONE: &[u8] = b"keylane.tombstone";
 /// The prefix of a header whose name is that of one of the fields.
 const HEADER: &str = "keylane.header.";
 
+/// The prefix of a header without a value. A field of an entry has one, so it is empty.
+const NULL: &str = "keylane.null.";
+
 /// The fields of an entry that contain the parts of a message. The other fields are its headers, in
 /// their order.
 ///
@@ -104,8 +107,13 @@ impl StreamFields {
                 raw.is_tombstone = true;
             } else {
                 let name = String::from_utf8_lossy(&name);
-                let name = name.strip_prefix(HEADER).unwrap_or(&name).to_owned();
-                raw.headers.push((name, value));
+                raw.headers.push(match name.strip_prefix(NULL) {
+                    Some(name) if value.is_empty() => (name.to_owned(), None),
+                    _ => {
+                        let name = name.strip_prefix(HEADER).unwrap_or(&name);
+                        (name.to_owned(), Some(value))
+                    }
+                });
             }
         }
         raw.is_tombstone &= payload.is_none();
@@ -135,11 +143,12 @@ impl StreamFields {
             false => fields.push((self.payload.clone(), raw.payload.clone())),
         }
         for (name, value) in &raw.headers {
-            let name = match self.is_taken(name) {
-                true => format!("{HEADER}{name}"),
-                false => name.clone(),
+            let name = match value {
+                None => format!("{NULL}{name}"),
+                Some(_) if self.is_taken(name) => format!("{HEADER}{name}"),
+                Some(_) => name.clone(),
             };
-            fields.push((name.into(), value.clone()));
+            fields.push((name.into(), value.clone().unwrap_or_default()));
         }
         fields
     }
@@ -150,6 +159,7 @@ impl StreamFields {
         ours.iter().any(|field| **field == name)
             || name == TOMBSTONE
             || name.starts_with(HEADER.as_bytes())
+            || name.starts_with(NULL.as_bytes())
     }
 }
 
@@ -181,7 +191,7 @@ mod tests {
         let raw = decoded(&[("user", "7"), ("amount", "250"), ("user", "8")]);
         assert_eq!((&raw.key, &raw.payload[..]), (&None, &b""[..]));
         let headers = [("user", "7"), ("amount", "250"), ("user", "8")];
-        let headers = headers.map(|(name, value)| (name.to_owned(), Bytes::from(value)));
+        let headers = headers.map(|(name, value)| (name.to_owned(), Some(Bytes::from(value))));
         assert_eq!(raw.headers, headers);
         assert_eq!(raw.id, Some("orders/1700-3".into()));
         assert_eq!(raw.position, Some("9 orders/1700-3".into()));
@@ -216,6 +226,7 @@ mod tests {
             Just("version".to_owned()),
             Just("keylane.tombstone".to_owned()),
             Just("keylane.header.x".to_owned()),
+            Just("keylane.null.x".to_owned()),
             "[a-z.]{0,4}",
         ]
     }
@@ -233,7 +244,7 @@ mod tests {
             id in proptest::option::of(bytes()),
             version in proptest::option::of(any::<u64>()),
             payload in proptest::option::of(bytes()),
-            headers in proptest::collection::vec((text(), bytes()), 0..6),
+            headers in proptest::collection::vec((text(), proptest::option::of(bytes())), 0..6),
         ) {
             let mut raw = RawMessage::default();
             raw.key = key;

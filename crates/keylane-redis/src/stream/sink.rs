@@ -187,7 +187,10 @@ impl StreamSink {
         // Replaces the fields of this kind from an earlier death.
         let is_theirs = |name: &str| ours.iter().all(|(ours, _)| ours != name);
         letter.headers.retain(|(name, _)| is_theirs(name));
-        letter.headers.extend(ours);
+        let ours = ours.into_iter();
+        letter
+            .headers
+            .extend(ours.map(|(name, value)| (name, Some(value))));
         self.push(&letter).await
     }
 }

@@ -68,7 +68,7 @@ impl Harness for Server {
             server,
             list,
             proxy,
-            keeps_letters: case == "dead_letter_at_source",
+            keeps_letters: matches!(case, "dead_letter_at_source" | "round_trip"),
             exact_starts: case == "attempts",
         })
     }
@@ -119,6 +119,11 @@ impl Site for Place {
 
     async fn letters(&self) -> Result<Vec<RawMessage>, BoxError> {
         Ok(self.queue.letters(1_000).await?)
+    }
+
+    async fn redrive(&self) -> Result<bool, BoxError> {
+        self.queue.redrive(1_000).await?;
+        Ok(true)
     }
 
     async fn inject(&self, fault: Fault) -> Result<(), BoxError> {

@@ -109,7 +109,9 @@ async fn plain_elements_come_in_their_order_beside_messages_with_headers() {
     list.push(r#"{"user":"a","n":1}"#).await;
     let mut second = RawMessage::new("2").key("a");
     second.id = Some("id-2".into());
-    second.headers.push(("trace".to_owned(), "t-9".into()));
+    second
+        .headers
+        .push(("trace".to_owned(), Some("t-9".into())));
     queue.push(&second).await.unwrap();
     list.push(r#"{"user":"a","n":3}"#).await;
     let (first, token) = next(&mut see).await;
@@ -212,7 +214,9 @@ async fn a_letter_says_why_and_goes_back_as_it_was() {
     let queue = builder.dead_letters().build().unwrap();
     list.push("a:1").await;
     let mut message = RawMessage::new("2").key("b");
-    message.headers.push(("trace".to_owned(), "t-9".into()));
+    message
+        .headers
+        .push(("trace".to_owned(), Some("t-9".into())));
     queue.push(&message).await.unwrap();
     let dispatcher = by_key()
         .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(3))

@@ -37,7 +37,9 @@ async fn a_message_has_its_fields_and_goes_to_the_partition_of_its_key() {
     let mut messages = Vec::new();
     for number in 0..40 {
         let mut message = RawMessage::new(format!("{number}")).key(format!("user-{}", number % 8));
-        message.headers.push(("trace".to_owned(), "t-9".into()));
+        message
+            .headers
+            .push(("trace".to_owned(), Some("t-9".into())));
         messages.push(message);
     }
     sink.push_all(&messages).await.unwrap();
@@ -67,7 +69,7 @@ async fn a_letter_replaces_what_an_earlier_one_has_said() {
         .fields(fields);
     let mut raw = RawMessage::new("no number").key("a");
     raw.headers
-        .push(("keylane.cause".to_owned(), "failed".into()));
+        .push(("keylane.cause".to_owned(), Some("failed".into())));
     sink.accept(&RawLetter::new(raw, "not a number", "elsewhere"))
         .await
         .unwrap();

@@ -33,6 +33,9 @@ pub enum Case {
     DeadLetterAtSource,
     /// A message that cannot be decoded has its dead letter, in the order of its key.
     Undecodable,
+    /// Random messages are handled as they were sent, also as dead letters and after their way
+    /// back.
+    RoundTrip,
     /// Keys and payloads arrive as they were sent: large, empty, missing, binary.
     Payloads,
     /// An acked message does not come again.
@@ -84,7 +87,7 @@ type Lacking = Option<String>;
 
 impl Case {
     /// All cases.
-    pub const ALL: [Case; 33] = [
+    pub const ALL: [Case; 34] = [
         Case::Refusals,
         Case::Order,
         Case::SlowKey,
@@ -96,6 +99,7 @@ impl Case {
         Case::DeadLetter,
         Case::DeadLetterAtSource,
         Case::Undecodable,
+        Case::RoundTrip,
         Case::Payloads,
         Case::Acked,
         Case::HandedBack,
@@ -135,6 +139,7 @@ impl Case {
             Self::DeadLetter => "dead_letter",
             Self::DeadLetterAtSource => "dead_letter_at_source",
             Self::Undecodable => "undecodable",
+            Self::RoundTrip => "round_trip",
             Self::Payloads => "payloads",
             Self::Acked => "acked",
             Self::HandedBack => "handed_back",
@@ -181,7 +186,7 @@ impl Case {
         };
         match self {
             Self::Nack => feature(features.has_nack(), "takes back what it is given back"),
-            Self::DeadLetterAtSource => {
+            Self::DeadLetterAtSource | Self::RoundTrip => {
                 feature(features.keeps_dead_letters(), "keeps dead letters")
             }
             Self::Lease => feature(features.lease_of().is_some(), "has leases"),

@@ -87,6 +87,22 @@ pub trait Site: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Returns the message as this system can keep it. A system without tombstones, for example,
+    /// returns it with an empty payload. By default the message as it is.
+    fn sayable(&self, message: RawMessage) -> RawMessage {
+        message
+    }
+
+    /// Sends the kept letters back to where their messages were. Returns `false` if the connector
+    /// cannot do this.
+    ///
+    /// # Errors
+    ///
+    /// An error fails the case.
+    async fn redrive(&self) -> Result<bool, BoxError> {
+        Ok(false)
+    }
+
     /// Ends the publication. For [finite](keylane::source::Features::finite) sources.
     ///
     /// # Errors

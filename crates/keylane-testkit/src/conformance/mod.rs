@@ -113,8 +113,8 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! {
             @each [$($setting)*] $harness;
             refusals order slow_key hot_key room idle dropped_receive retry dead_letter
-            dead_letter_at_source undecodable payloads acked handed_back nack ack_lost stale_ack
-            late_ack revoke_parked revoke_in_flight revoke_backing_off revoke_halted lost stop
+            dead_letter_at_source undecodable round_trip payloads acked handed_back nack ack_lost
+            stale_ack late_ack revoke_parked revoke_in_flight revoke_backing_off revoke_halted lost stop
             restart kill storm stall lease random_access attempts end process_killed
         }
 

@@ -57,6 +57,7 @@ impl Case {
             Self::DeadLetter => cases::dead_letter(stage).await,
             Self::DeadLetterAtSource => cases::dead_letter_at_source(stage).await,
             Self::Undecodable => cases::undecodable(stage).await,
+            Self::RoundTrip => cases::round_trip(stage).await,
             Self::Payloads => cases::payloads(stage).await,
             Self::Acked => cases::acked(stage).await,
             Self::HandedBack => cases::handed_back(stage).await,

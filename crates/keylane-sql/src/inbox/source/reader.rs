@@ -705,7 +705,9 @@ impl SqlSource {
         let sequence = message.sequence;
         let mut raw = RawMessage::new(message.payload).key(message.key);
         let headers = message.headers.into_iter();
-        raw.headers = headers.map(|header| (header.name, header.value)).collect();
+        raw.headers = headers
+            .map(|header| (header.name, Some(header.value)))
+            .collect();
         raw.attempt = attempts.saturating_add(1);
         raw.id = message.id.map(Bytes::from);
         raw.version = message.version;

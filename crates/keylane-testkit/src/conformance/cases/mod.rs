@@ -12,6 +12,9 @@ pub(super) use flow::{hot_key, order, payloads, room, slow_key};
 mod failures;
 pub(super) use failures::{dead_letter, dead_letter_at_source, retry, undecodable};
 
+mod round_trip;
+pub(super) use round_trip::round_trip;
+
 mod endings;
 pub(super) use endings::{acked, handed_back, process_killed, stop};
 
