@@ -10,4 +10,5 @@
 mod recorder;
 
 mod logs;
+mod panicking;
 mod spans;

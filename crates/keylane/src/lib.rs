@@ -40,7 +40,8 @@
 //! lost its lease, a message that was given up on and a handler that blocks its thread. They have
 //! the level `ERROR` for a lane that is halted, a dead-letter sink that refuses, leases that cannot
 //! be acquired and a drop that panics. Keys appear as their hash, or as text with
-//! [`Builder::trace_keys`].
+//! [`Builder::trace_keys`]. A subscriber that panics aborts the dispatcher: [`Report::panicked`] and
+//! the intake's `last_error` say so.
 //!
 //! With the feature `metrics`, the dispatcher publishes its metrics through the facade of that
 //! name: four times in each [`Builder::stuck_after`] while something changes, and at the end; at

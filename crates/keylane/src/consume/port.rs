@@ -20,6 +20,13 @@ pub(super) struct EnginePort<T: Types> {
     starts: Option<GuardedStarts>,
 }
 
+impl<T: Types> EnginePort<T> {
+    /// Whether a panic outside the handlers has ended the dispatcher.
+    pub(super) fn has_panicked(&self) -> bool {
+        self.engine.shutdown.has_panicked()
+    }
+}
+
 impl<T: Spec> EnginePort<T> {
     /// `guard`: is told of attempts before they start.
     pub(super) fn new(

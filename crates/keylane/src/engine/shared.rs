@@ -313,6 +313,7 @@ impl<T: Spec> Engine<T> {
             interrupted,
             returned,
             deadline_reached: self.shutdown.deadline_reached(),
+            panicked: self.shutdown.has_panicked(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::super::control::Control;
 use super::super::guard::PositionGuard;
 use super::super::inlet::Inlet;
 use super::super::port::EnginePort;
+use super::super::report::IntakeStats;
 use super::super::settings::{Guarantee, IntakeSettings};
 use super::core::{
     Action, Call, Core, InletView, Saying, Terms, Trouble, Turn, Unplaced, panicked,
@@ -21,6 +22,10 @@ use crate::watching::SourceEvent;
 
 /// Most characters kept of an error.
 const LONGEST_WHY: usize = 256;
+
+/// The last error of an intake whose dispatcher, or whose own task, a panic has ended.
+const PANICKED: &str = "a panic outside the handlers ended the dispatcher or the intake: \
+     the panic hook has printed its text";
 
 pub(super) struct Machine<K, M, O, E, P> {
     pub(super) core: Core<P>,
@@ -320,8 +325,14 @@ impl<K, M, O, E, P> Machine<K, M, O, E, P> {
     /// The driver has ended: the report stands.
     pub(super) fn end(&self) {
         let ledger = &self.core.ledger;
-        self.control
-            .end(|stats| ledger.show(stats), ledger.unconfirmed());
+        let panicked = self.port.has_panicked() || std::thread::panicking();
+        let show = |stats: &mut IntakeStats| {
+            ledger.show(stats);
+            if panicked {
+                stats.last_error = Some(PANICKED.to_owned());
+            }
+        };
+        self.control.end(show, ledger.unconfirmed());
     }
 }
 

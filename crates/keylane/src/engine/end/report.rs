@@ -58,6 +58,9 @@ pub struct Report<K, M> {
     pub returned: Vec<HandedBack<K, M>>,
     /// Whether the deadline passed, so that the dispatcher was aborted.
     pub deadline_reached: bool,
+    /// Whether a panic outside the handlers has aborted the dispatcher: of the key's own `Eq`,
+    /// `Clone` or `Drop`, or of a `tracing` subscriber. The panic hook has printed its text.
+    pub panicked: bool,
 }
 
 impl<K, M> fmt::Debug for Report<K, M> {
@@ -74,6 +77,7 @@ impl<K, M> fmt::Debug for Report<K, M> {
             .field("interrupted", &self.interrupted)
             .field("returned", &self.returned.len())
             .field("deadline_reached", &self.deadline_reached)
+            .field("panicked", &self.panicked)
             .finish()
     }
 }
@@ -96,6 +100,9 @@ impl<K, M> fmt::Display for Report<K, M> {
         }
         if self.deadline_reached {
             write!(f, " (deadline reached, {} interrupted)", self.interrupted)?;
+        }
+        if self.panicked {
+            f.write_str(" (ended by a panic outside the handlers)")?;
         }
         Ok(())
     }

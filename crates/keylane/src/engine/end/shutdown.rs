@@ -46,6 +46,8 @@ pub(crate) struct ShutdownState<K, M> {
     intake_ended: AtomicBool,
     /// The dispatcher task was dropped early, and the jobs in flight end without it.
     orphaned: AtomicBool,
+    /// A panic outside the handlers has ended the dispatcher.
+    panicked: AtomicBool,
     deadline: Mutex<Deadline>,
     /// Wakes the router after the stage or a count has changed.
     router: AtomicWaker,
@@ -73,6 +75,7 @@ impl<K, M> ShutdownState<K, M> {
             stage: OwnLine(AtomicU8::new(Stage::Open as u8)),
             intake_ended: AtomicBool::new(false),
             orphaned: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
             deadline: Mutex::new(Deadline::default()),
             router: AtomicWaker::new(),
             cancel: CancellationToken::new(),
@@ -124,6 +127,16 @@ impl<K, M> ShutdownState<K, M> {
 
     pub(crate) fn deadline_reached(&self) -> bool {
         lock(&self.deadline).reached
+    }
+
+    /// A panic outside the handlers ends the dispatcher.
+    pub(crate) fn abort_after_panic(&self) {
+        self.panicked.store(true, Ordering::SeqCst);
+        self.enter(Stage::Aborting);
+    }
+
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::SeqCst)
     }
 
     /// No message will come any more. Partner: `has_intake_ended`. A lane that halts after this

@@ -386,8 +386,8 @@ impl<T: Spec> Router<T> {
 /// Cleans up however the task ends.
 ///
 /// Normally everything has settled and there is nothing to do. If the runtime drops the task, or
-/// the key's own `Eq` or `Clone` panics in it, this is an abort: senders are refused, and
-/// everything that is left is handed back.
+/// the key's own `Eq` or `Clone`, or a subscriber of logs, panics in it, this is an abort: senders
+/// are refused, and everything that is left is handed back.
 impl<T: Spec> Drop for Router<T> {
     fn drop(&mut self) {
         let engine = Arc::clone(&self.engine);

@@ -314,7 +314,7 @@ impl<T: Spec> Drop for Runner<T> {
         }
         if std::thread::panicking() {
             // Panics of handlers are caught. This one came from a key's own `Eq`, `Clone` or
-            // `Drop`, and the runner's job is lost.
+            // `Drop`, or from a subscriber of logs, and the runner's job is lost.
             self.engine.settlement.count_lost_messages();
         }
         self.flush();

@@ -4,7 +4,7 @@ use keylane_rt::unwind::{caught, cloned};
 use keylane_source::Outcome as SourceOutcome;
 
 use super::{Settlement, Tally};
-use crate::engine::end::{HandedBack, Stage};
+use crate::engine::end::HandedBack;
 use crate::engine::message::{Accepted, Envelope, Obligation, Parked, take_lost};
 use crate::error::ReceiptError;
 use crate::types::Spec;
@@ -138,10 +138,10 @@ impl<T: Spec> Settlement<T> {
         self.hand_back(tally, HandedBack::idle(key, message, 0), envelope);
     }
 
-    /// A panic of the key's own `Eq`, `Clone` or `Drop` was caught: aborts the dispatcher, and
-    /// counts the messages that the panic lost.
+    /// A panic outside the handlers was caught: aborts the dispatcher, and counts the messages that
+    /// the panic lost.
     pub(crate) fn count_lost_messages(&self) {
-        self.shutdown.enter(Stage::Aborting);
+        self.shutdown.abort_after_panic();
         self.probe.counters.handed_back.add(take_lost());
     }
 }
