@@ -16,6 +16,9 @@ const AT_ONCE: usize = 32;
 /// How long to wait before a failed write is repeated.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// A write that fails is logged at first, and then once in so many times: every ten seconds.
+const LOGGED_EVERY: u32 = 40;
+
 /// Writes in progress, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct DoneWrites {
@@ -34,6 +37,7 @@ impl DoneWrites {
     ) -> Result<(), StoreError> {
         let (store, displaced) = (Arc::clone(store), self.displaced.clone());
         self.writes.push_back(tokio::spawn(async move {
+            let mut failures = 0_u32;
             loop {
                 match store.settle(done.clone()).await {
                     Ok(()) => {
@@ -44,11 +48,14 @@ impl DoneWrites {
                     Err(error) => {
                         // They are done even if the disk fails: the write is repeated until it
                         // succeeds, because they would run again otherwise.
-                        tracing::error!(
-                            target: "keylane",
-                            %error,
-                            "settled messages could not be written, will retry"
-                        );
+                        if failures.is_multiple_of(LOGGED_EVERY) {
+                            tracing::error!(
+                                target: "keylane",
+                                %error,
+                                "settled messages could not be written, will retry"
+                            );
+                        }
+                        failures = failures.wrapping_add(1);
                         if matches!(error, StoreError::Displaced { .. }) {
                             displaced.send_replace(Some(error));
                         }

@@ -189,4 +189,6 @@ mod probe;
 mod events;
 pub use events::{Event, Events, SourceEvent};
 
+mod reports;
+
 mod watchdog;

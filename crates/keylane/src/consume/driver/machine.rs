@@ -12,7 +12,7 @@ use super::super::port::EnginePort;
 use super::super::report::IntakeStats;
 use super::super::settings::{Guarantee, IntakeSettings};
 use super::core::{
-    Action, Call, Core, InletView, Saying, Terms, Trouble, Turn, Unplaced, panicked,
+    Action, Call, Core, InletView, Saying, Severity, Terms, Trouble, Turn, Unplaced, panicked,
 };
 use crate::dispatcher::Dispatcher;
 use crate::engine::SlotGuard;
@@ -128,7 +128,7 @@ where
             Action::SayOpenAgain => {
                 tracing::info!(target: "keylane", source = %self.name, "the source is open again");
             }
-            Action::ReportFailure(why) => self.report_failure(&why),
+            Action::ReportFailure(severity, why) => self.report_failure(severity, &why),
             Action::Notify(what) => self.port.notify(&self.name, what),
         }
     }
@@ -276,8 +276,19 @@ where
         }
     }
 
-    fn report_failure(&self, why: &str) {
-        tracing::error!(target: "keylane", source = %self.name, error = %why, "the source failed");
+    fn report_failure(&self, severity: Severity, why: &str) {
+        let source = &self.name;
+        match severity {
+            Severity::Debug => {
+                tracing::debug!(target: "keylane", %source, error = %why, "the source failed");
+            }
+            Severity::Warn => {
+                tracing::warn!(target: "keylane", %source, error = %why, "the source failed");
+            }
+            Severity::Error => {
+                tracing::error!(target: "keylane", %source, error = %why, "the source failed");
+            }
+        }
         let why = cut(why.to_owned(), LONGEST_WHY);
         self.control
             .publish(|stats| stats.last_error = Some(why.clone()));

@@ -14,6 +14,7 @@ use keylane_source::VersionStore;
 
 use super::super::Engine;
 use super::super::message::StoreRequest;
+use super::super::reports::Reports;
 use super::super::settlement::Tally;
 use crate::types::Spec;
 
@@ -32,6 +33,7 @@ pub(crate) async fn serve_store<T: Spec>(
     let mut asked = FuturesUnordered::new();
     // Keys in backoff do not delay keys that were not queried yet.
     let mut waiting = FuturesUnordered::new();
+    let mut reports = Reports::default();
     loop {
         let has_room = asked.len() < AT_ONCE;
         tokio::select! {
@@ -40,12 +42,14 @@ pub(crate) async fn serve_store<T: Spec>(
             Some((request, answer)) = asked.next(), if !asked.is_empty() => match answer {
                 Ok(last) => engine.loaded(request, last),
                 Err(error) => {
-                    tracing::error!(
-                        target: "keylane",
-                        key = format_args!("#{:016x}", request.hash),
-                        %error,
-                        "the version store failed, will retry; the messages of the key wait"
-                    );
+                    if let Some(suppressed) = reports.admit(clock::now()) {
+                        tracing::error!(
+                            target: "keylane",
+                            key = format_args!("#{:016x}", request.hash),
+                            %error, suppressed,
+                            "the version store failed, will retry; the messages of the key wait"
+                        );
+                    }
                     waiting.push(wait(request));
                 }
             },

@@ -14,6 +14,7 @@ use keylane_rt::unwind::{caught, dropped};
 use keylane_rt::{self as rt, Arc, mpsc, unconstrained};
 use keylane_source::lease::{LaneLease, LaneLeaseError, LaneLeases};
 
+use super::super::reports::Reports;
 use super::super::settlement::Tally;
 use super::super::{Engine, Lane};
 use super::table::{LaneLeaseTable, LeaseRequest};
@@ -30,9 +31,6 @@ const SHORTEST_LINGER: Duration = Duration::from_millis(10);
 /// they have lingered or not.
 const LOOKS: usize = 256;
 const HURRY: Duration = Duration::from_millis(4);
-
-/// Errors are reported no more often, for all keys together.
-const REPORTED_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves requests until the dispatcher has ended.
 pub(crate) async fn serve_leases<T: Spec>(
@@ -199,26 +197,6 @@ impl<K: Eq + Clone> Rounds<K> {
                 Err(_) => engine.settlement.count_lost_messages(),
             }
         }
-    }
-}
-
-/// When errors were last reported.
-#[derive(Default)]
-struct Reports {
-    last: Option<Instant>,
-    /// Errors since then.
-    missed: u64,
-}
-
-impl Reports {
-    /// How many there were since the last report, if this one is to be reported.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now < last + REPORTED_EVERY) {
-            self.missed += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.missed))
     }
 }
 

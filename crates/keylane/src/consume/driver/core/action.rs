@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use keylane_source::{Generation, Settlement};
 
 use super::super::super::report::FailedPart;
+use super::failures::Severity;
 use super::parts::Saying;
 use super::trouble::Trouble;
 use crate::engine::Revoked;
@@ -37,7 +38,7 @@ pub(in super::super) enum Action<P> {
     ShowParts(Vec<FailedPart>),
     Say(Saying),
     SayOpenAgain,
-    ReportFailure(String),
+    ReportFailure(Severity, String),
     Notify(SourceEvent),
 }
 
@@ -86,8 +87,8 @@ impl<P> Actions<P> {
         self.push(Action::Publish);
     }
 
-    pub(super) fn report_failure(&mut self, why: String) {
-        self.push(Action::ReportFailure(why));
+    pub(super) fn report_failure(&mut self, severity: Severity, why: String) {
+        self.push(Action::ReportFailure(severity, why));
     }
 
     pub(super) fn notify(&mut self, what: SourceEvent) {

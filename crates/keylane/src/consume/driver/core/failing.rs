@@ -3,6 +3,7 @@
 use keylane_rt::clock::Instant;
 
 use super::action::{Action, Call};
+use super::failures::Severity;
 use super::state::Core;
 use super::trouble::Trouble;
 use crate::watching::SourceEvent;
@@ -13,14 +14,15 @@ impl<P: Clone + PartialEq> Core<P> {
             let stalled = SourceEvent::Stalled { lasted };
             self.actions.notify(stalled);
         }
-        self.actions.report_failure(trouble.to_string());
+        let (severity, open_at) = self.failures.fail(now);
+        self.actions.report_failure(severity, trouble.to_string());
         self.actions.drop_calls();
         self.actions.push(Action::DropUnread);
         self.ledger.restart();
         self.revocations.lose_all();
         self.revocations
             .begin_all(now, &mut self.ledger, &mut self.actions);
-        self.phase.failed(self.failures.open_at(now));
+        self.phase.failed(open_at);
         self.actions.publish();
     }
 
@@ -43,9 +45,13 @@ impl<P: Clone + PartialEq> Core<P> {
             }
             Ok(()) => {}
             // There is no next time.
-            Err(trouble) if is_close => self.actions.report_failure(trouble.to_string()),
+            Err(trouble) if is_close => {
+                let why = trouble.to_string();
+                self.actions.report_failure(Severity::Warn, why);
+            }
             Err(trouble) if is_confirm && self.phase.is_closing() => {
-                self.actions.report_failure(trouble.to_string());
+                let why = trouble.to_string();
+                self.actions.report_failure(Severity::Warn, why);
                 self.actions.drop_calls();
                 self.actions.call(Call::Close);
             }

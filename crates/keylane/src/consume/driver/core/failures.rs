@@ -1,4 +1,4 @@
-//! How often a source has failed, and when it is opened again.
+//! How often a source has failed, when it is opened again, and how that is logged.
 
 use std::time::Duration;
 
@@ -9,11 +9,29 @@ use super::trouble::later;
 /// The first pause before a source that failed is opened again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// After what time a source that still fails is an error in the log again. Then after twice the
+/// time before.
+const FIRST_REMINDER: Duration = Duration::from_secs(10);
+const LAST_REMINDER: Duration = Duration::from_secs(600);
+
+/// The level at which a failure is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Severity {
+    /// It was logged before.
+    Debug,
+    /// The source recovers from it by itself.
+    Warn,
+    /// A person is needed.
+    Error,
+}
+
 /// The failures since the source last was well: it confirmed something, or was idle.
 #[derive(Debug)]
 pub(super) struct Failures {
     in_a_row: u32,
     longest_pause: Duration,
+    /// When it is an error in the log again, and how long that is after the last time.
+    reminder: Option<(Instant, Duration)>,
 }
 
 impl Failures {
@@ -21,6 +39,7 @@ impl Failures {
         Self {
             in_a_row: 0,
             longest_pause,
+            reminder: None,
         }
     }
 
@@ -31,12 +50,50 @@ impl Failures {
     /// The source is well.
     pub(super) fn forget(&mut self) {
         self.in_a_row = 0;
+        self.reminder = None;
     }
 
-    /// One more. Returns when the source is opened again: after a pause that grows with each.
-    pub(super) fn open_at(&mut self, now: Instant) -> Instant {
+    /// One more. Returns how it is logged, and when the source is opened again: after a pause that
+    /// grows with each.
+    pub(super) fn fail(&mut self, now: Instant) -> (Severity, Instant) {
+        let severity = self.severity(now);
         let factor = 1_u32.checked_shl(self.in_a_row).unwrap_or(u32::MAX);
         self.in_a_row = self.in_a_row.saturating_add(1);
-        later(now, PAUSE.saturating_mul(factor).min(self.longest_pause))
+        let pause = PAUSE.saturating_mul(factor).min(self.longest_pause);
+        (severity, later(now, pause))
+    }
+
+    /// The first failure is over when the source is open again. One that stays needs a person.
+    fn severity(&mut self, now: Instant) -> Severity {
+        if self.in_a_row == 0 {
+            return Severity::Warn;
+        }
+        let pause = match self.reminder {
+            None => FIRST_REMINDER,
+            Some((at, _)) if now < at => return Severity::Debug,
+            Some((_, pause)) => (2 * pause).min(LAST_REMINDER),
+        };
+        self.reminder = Some((later(now, pause), pause));
+        Severity::Error
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(keylane_shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_a_warning_and_one_that_stays_an_error_now_and_then() {
+        let start = Instant::now();
+        let mut failures = Failures::new(Duration::from_secs(1));
+        let logged =
+            |failures: &mut Failures, second| failures.fail(start + Duration::from_secs(second)).0;
+        assert_eq!(logged(&mut failures, 0), Severity::Warn);
+        let loud = (1..1_200).filter(|second| logged(&mut failures, *second) == Severity::Error);
+        assert_eq!(Vec::from_iter(loud), [1, 11, 31, 71, 151, 311, 631]);
+        failures.forget();
+        assert_eq!(logged(&mut failures, 1_200), Severity::Warn);
+        assert_eq!(logged(&mut failures, 1_201), Severity::Error);
     }
 }

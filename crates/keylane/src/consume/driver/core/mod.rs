@@ -39,6 +39,7 @@ mod phase;
 mod silence;
 
 mod failures;
+pub(super) use failures::Severity;
 
 mod held;
 

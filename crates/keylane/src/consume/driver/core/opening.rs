@@ -38,7 +38,8 @@ impl<P: Clone + PartialEq> Core<P> {
                 "`open` did not return in time".to_owned()
             }
         };
-        self.actions.report_failure(why);
-        self.phase.failed(self.failures.open_at(now));
+        let (severity, open_at) = self.failures.fail(now);
+        self.actions.report_failure(severity, why);
+        self.phase.failed(open_at);
     }
 }

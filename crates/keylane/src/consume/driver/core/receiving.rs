@@ -6,6 +6,7 @@ use keylane_rt::clock::Instant;
 use keylane_source::{Generation, PartNews};
 
 use super::action::{Action, Unplaced};
+use super::failures::Severity;
 use super::state::Core;
 use super::trouble::{Trouble, later};
 
@@ -61,7 +62,10 @@ impl<P: Clone + PartialEq> Core<P> {
                 let actions = &mut self.actions;
                 self.ledger.give_back_refused(Unplaced::None, now, actions);
             }
-            _ => self.actions.report_failure(UNPLACEABLE.to_owned()),
+            _ => {
+                let why = UNPLACEABLE.to_owned();
+                self.actions.report_failure(Severity::Error, why);
+            }
         }
     }
 
@@ -101,8 +105,8 @@ impl<P: Clone + PartialEq> Core<P> {
 
     /// Deferred messages are not what they were.
     pub(in super::super) fn unreadable(&mut self, slots: Vec<u32>) {
-        self.actions
-            .report_failure("the source could not read some waiting messages again".to_owned());
+        let why = "the source could not read some waiting messages again";
+        self.actions.report_failure(Severity::Error, why.to_owned());
         self.actions.push(Action::GiveBack(slots, Unplaced::None));
     }
 }
