@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::{Deliveries, LetterCause, Outcome, Source, SourceLetter};
-use keylane_redis::{ListKey, ListQueue};
+use keylane_redis::{ListKey, ListQueue, Redis};
 use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::Instant;
 
 use crate::direct::{Direct, payloads};
 use crate::state::{check, check_idle};
-use crate::support::{builder, connect, new_name, own};
+use crate::support::{connect, new_name, own};
 
 const COUNT: usize = 80;
 
@@ -37,8 +37,11 @@ impl Much {
             "normal 8388608 8388608 0",
         ];
         server.execute(&limit).await.unwrap();
-        let builder = builder(&server.url(), &list).key(ListKey::before(b":"));
-        let queue = builder
+        // The disk of a busy machine may take its time for half a megabyte.
+        let redis = Redis::at(&server.url()).unwrap();
+        let redis = redis.response_timeout(Duration::from_secs(60));
+        let queue = ListQueue::builder(&redis, list.clone())
+            .key(ListKey::before(b":"))
             .lease(Duration::from_secs(60))
             .dead_letters()
             .build()
