@@ -7,23 +7,42 @@ use keylane_testkit::scenario::{MS, paused, settle_until, threads, within};
 
 use crate::support::boxed;
 
+/// Where a handler blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blocks {
+    InItsCall,
+    InAPoll,
+    AfterAWait,
+}
+
 #[test]
 fn a_handler_that_blocks_in_its_call_is_reported_once() {
-    reported_once(true);
+    reported_once(Blocks::InItsCall);
 }
 
 #[test]
 fn a_handler_that_blocks_in_a_poll_is_reported_once() {
-    reported_once(false);
+    reported_once(Blocks::InAPoll);
 }
 
-fn reported_once(in_call: bool) {
+/// Its worker was the one that waits for timers, and no other one does that in its place.
+#[test]
+fn a_handler_that_blocks_after_a_wait_is_reported_once() {
+    reported_once(Blocks::AfterAWait);
+}
+
+fn reported_once(blocks: Blocks) {
+    let stuck_after = match blocks {
+        // No timer of the watchdog comes together with that of the handler.
+        Blocks::AfterAWait => 200 * MS,
+        _ => 4 * MS,
+    };
     threads().block_on(async {
         let (let_go, blocked) = mpsc::channel::<()>();
         let blocked = Arc::new(Mutex::new(blocked));
         let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
         let orders = Dispatcher::builder(|n: &u64| *n)
-            .stuck_after(4 * MS)
+            .stuck_after(stuck_after)
             .spawn(boxed(move |_, n| {
                 let (entered, blocked) = (entered.clone(), Arc::clone(&blocked));
                 // On the thread, and not by waiting in the future: this is what must not be done.
@@ -32,11 +51,16 @@ fn reported_once(in_call: bool) {
                     blocked.lock().unwrap().recv().unwrap();
                 };
                 let mut block = (n == 1).then_some(block);
-                if in_call && let Some(block) = block.take() {
+                if blocks == Blocks::InItsCall
+                    && let Some(block) = block.take()
+                {
                     block();
                 }
                 async move {
-                    tokio::task::yield_now().await;
+                    match blocks {
+                        Blocks::AfterAWait => tokio::time::sleep(5 * MS).await,
+                        _ => tokio::task::yield_now().await,
+                    }
                     if let Some(block) = block {
                         block();
                     }

@@ -7,6 +7,11 @@ pub mod clock;
 
 pub mod unwind;
 
+#[cfg(not(keylane_shuttle))]
+mod nudge;
+#[cfg(not(keylane_shuttle))]
+pub use nudge::Nudge;
+
 mod prehashed;
 pub use prehashed::BuildPrehashed;
 

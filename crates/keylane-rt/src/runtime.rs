@@ -219,6 +219,24 @@ pub fn spawn_watchdog(runtime: &Handle, watchdog: impl Future<Output = ()> + Sen
     runtime.spawn(watchdog);
 }
 
+/// Wakes nobody: the model has no time.
+#[cfg(keylane_shuttle)]
+#[derive(Debug)]
+pub struct Nudge;
+
+#[cfg(keylane_shuttle)]
+impl Nudge {
+    /// Wakes nobody.
+    pub fn every(_: &Handle, _: std::time::Duration) -> Self {
+        Self
+    }
+
+    /// Waits for ever.
+    pub async fn nudged(&self) {
+        std::future::pending().await
+    }
+}
+
 /// Starts no watchdog: the model has no time.
 #[cfg(keylane_shuttle)]
 pub fn spawn_watchdog(_: &Handle, watchdog: impl Future<Output = ()> + Send + 'static) {

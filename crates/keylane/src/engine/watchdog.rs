@@ -5,13 +5,17 @@
 //! started. The first activity spawns it, and it ends after a tick in which nothing happened. So an
 //! inactive dispatcher has no task, no timer and no wake-up, and its published figures are final.
 //!
+//! A handler that blocks its thread can stop all timers of the runtime, also the one of the watchdog:
+//! see [`Nudge`].
+//!
 //! The ticks are multiples of a quarter, whatever spawned the task. So a handler that runs alone
 //! and for less than a tick is sampled in proportion to its duration.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use keylane_rt::clock::{self, Instant};
-use keylane_rt::{self as rt, Arc};
+use keylane_rt::{self as rt, Arc, Nudge};
 
 use super::{Engine, Stage};
 use crate::observe::StuckPolls;
@@ -29,14 +33,17 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
         .saturating_sub(since_tick.as_nanos() as u64);
     engine.probe.hot_keys.resume_sampling(last);
     let mut polls = StuckPolls::default();
-    let mut pause = tick.saturating_sub(since_tick);
+    let nudge = Nudge::every(&engine.probe.runtime, tick);
+    let mut next = pin!(tokio::time::sleep(tick.saturating_sub(since_tick)));
     loop {
         tokio::select! {
             biased;
             () = engine.shutdown.ended() => return,
-            () = tokio::time::sleep(pause) => {}
+            () = &mut next => {}
+            // Its thread looks at the timers when this task pauses again.
+            () = nudge.nudged() => continue,
         }
-        pause = tick;
+        next.set(tokio::time::sleep(tick));
         let quiet = engine.probe.watchdog.tick();
         for stuck in polls.look(engine.id(), clock::now(), limit) {
             engine.probe.counters.stuck.add(1);

@@ -12,8 +12,9 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// key, also inside `block_in_place` unless [`blocking_handlers`](Self::blocking_handlers) is
     /// set, and what it has just sent or decided may wait for it. Use `spawn_blocking` and await
     /// that. On a current-thread runtime such a handler stops the report as well. On another
-    /// runtime it may delay the report, and the dispatcher with it, until a further task wakes one
-    /// of the other workers, which then takes over the queue of the blocked one.
+    /// runtime it can stop all timers and sockets, though other workers sleep: Tokio wakes none of
+    /// them to wait in the place of the blocked one. So while the dispatcher is active, a thread
+    /// wakes one four times in each `limit`, and the runtime goes on.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.config.settings.stuck_after = limit;
         self
