@@ -58,7 +58,11 @@ impl From<redis::RedisError> for RedisError {
             _ if error.is_timeout() || error.is_connection_dropped() => ErrorKind::Unreachable,
             _ => ErrorKind::Other,
         };
-        let mut message = error.to_string();
+        let mut message = match answer {
+            // The error of several commands repeats the reason for each of them.
+            Some(answer) => format!("{} {}", answer.code(), answer.details().unwrap_or_default()),
+            None => error.to_string(),
+        };
         if code == Some("MOVED") {
             message += ": this server is a node of a cluster, and the key is on another one: use \
                         `Redis::cluster`";
