@@ -13,6 +13,8 @@ mod faults;
 mod fences;
 mod fields;
 mod histories;
+#[path = "../logs.rs"]
+mod logs;
 mod names;
 mod order;
 mod parts;
@@ -20,4 +22,5 @@ mod processes;
 mod rebalances;
 mod sinks;
 mod support;
+mod trimmed;
 mod unable;
