@@ -1,12 +1,36 @@
 //! Looks at a server: whether it can be used, and with which settings it may lose data.
 
 use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
-use keylane_connector::{ErrorKind, Hazard};
+use keylane_connector::{ErrorKind, Hazard, lock};
 use redis::cmd;
+use tokio::time::{Instant, sleep};
 
 use crate::error::RedisError;
 use crate::link::Link;
+
+/// How often a server is looked at while it is in use. Tests wait for that.
+const EVERY: Duration = match cfg!(test) {
+    false => Duration::from_secs(300),
+    true => Duration::from_millis(50),
+};
+
+/// When each server was looked at last: its connections share the looks.
+static LOOKED: LazyLock<Mutex<HashMap<String, Instant>>> = LazyLock::new(Mutex::default);
+
+/// Looks at a server again and again: an operator may change its settings.
+pub(crate) async fn inspect_at_intervals(link: &mut Link, name: &str) {
+    loop {
+        sleep(EVERY).await;
+        let looked_at = lock(&LOOKED).get(name).copied();
+        if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
+            // The next command shows a connection that is broken.
+            let _ = inspect(link, name).await;
+        }
+    }
+}
 
 /// Looks at a server that was connected to, and warns of its settings.
 ///
@@ -14,6 +38,7 @@ use crate::link::Link;
 ///
 /// Returns an error if no command of this crate can succeed there.
 pub(crate) async fn inspect(link: &mut Link, name: &str) -> Result<(), RedisError> {
+    lock(&LOOKED).insert(name.to_owned(), Instant::now());
     let Some(info) = told(link.ask::<String>(&cmd("INFO")).await)? else {
         return Ok(());
     };

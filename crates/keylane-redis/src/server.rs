@@ -1,14 +1,15 @@
 //! The addresses of the servers, and the settings of connections.
 
 use std::fmt;
+use std::future::pending;
 use std::time::Duration;
 
 use keylane_connector::ConfigError;
 use redis::{Client, IntoConnectionInfo};
 
 use crate::error::RedisError;
-use crate::inspect::inspect;
-use crate::link::Link;
+use crate::inspect::{inspect, inspect_at_intervals};
+use crate::link::{Link, tcp_settings};
 
 /// How long a server may take to answer, by default.
 const RESPONSE: Duration = Duration::from_secs(5);
@@ -16,8 +17,9 @@ const RESPONSE: Duration = Duration::from_secs(5);
 /// How long a connection may take, by default.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The address of a Redis or Valkey server, or of a cluster, and its time limits. Cheap to clone.
-/// It has no connection: each source, queue and sink makes its own.
+/// The address of a Redis or Valkey server, or of a cluster, and its time limits.
+/// Cheap to clone. It has no connection: each source, queue and sink makes its own, and one for each
+/// Tokio runtime that uses it.
 ///
 /// The tested versions are Redis 7.0 and 8 and Valkey 9. At least Redis 7.0 is needed.
 ///
@@ -56,7 +58,9 @@ impl Redis {
     ///
     /// Returns [`ConfigError`] for any other form.
     pub fn at(address: &str) -> Result<Self, ConfigError> {
-        let client = Client::open(address).map_err(|_| no_address())?;
+        let address = address.into_connection_info().map_err(|_| no_address())?;
+        let client = Client::open(address.set_tcp_settings(tcp_settings()));
+        let client = client.map_err(|_| no_address())?;
         Ok(Self::with(Address::Server(client)))
     }
 
@@ -106,24 +110,33 @@ impl Redis {
         matches!(self.address, Address::Cluster(_))
     }
 
-    /// Connects. The connection fails for good when it breaks.
+    /// Connects, and looks at the settings of the server: now, and again at intervals. The
+    /// connection fails for good when it breaks.
     pub(crate) async fn connect(&self) -> Result<Link, RedisError> {
-        self.connect_for(Duration::ZERO).await
+        let (mut link, server) = self.reach(Duration::ZERO).await?;
+        let Some(server) = server else {
+            return Ok(link.with_task(pending()));
+        };
+        inspect(&mut link, &server).await?;
+        let mut looks = link.clone();
+        Ok(link.with_task(async move { inspect_at_intervals(&mut looks, &server).await }))
     }
 
     /// Connects for commands that wait up to this long for new data. No other command should use
     /// this connection: it would be answered after the wait.
     pub(crate) async fn connect_for(&self, wait: Duration) -> Result<Link, RedisError> {
-        let limit = self.response_timeout + wait;
-        match &self.address {
-            Address::Server(client) => {
-                let mut link = Link::server(client, self.connect_timeout, limit).await?;
-                let name = client.get_connection_info().addr().to_string();
-                inspect(&mut link, &name).await?;
-                Ok(link)
-            }
-            Address::Cluster(nodes) => Link::cluster(nodes, self.connect_timeout, limit).await,
-        }
+        Ok(self.reach(wait).await?.0)
+    }
+
+    /// Returns a new connection, with the name of its server if it is a single one.
+    async fn reach(&self, wait: Duration) -> Result<(Link, Option<String>), RedisError> {
+        let limits = (self.connect_timeout, self.response_timeout + wait);
+        let client = match &self.address {
+            Address::Server(client) => client,
+            Address::Cluster(nodes) => return Ok((Link::cluster(nodes, limits).await?, None)),
+        };
+        let server = client.get_connection_info().addr().to_string();
+        Ok((Link::server(client, limits).await?, Some(server)))
     }
 }
 

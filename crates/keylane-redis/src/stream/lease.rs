@@ -243,9 +243,9 @@ impl StreamLease {
 
     /// Executes commands in one step, if the stream is ours. Returns the answer of each.
     async fn checked(&self, commands: Vec<Cmd>) -> Result<Result<Vec<Value>, Refused>, Failure> {
-        let mut answers = match &self.link {
-            Link::Server(_) => self.in_transaction(commands).await?,
-            Link::Cluster(_) => {
+        let mut answers = match self.link.is_cluster() {
+            false => self.in_transaction(commands).await?,
+            true => {
                 let answers = self.run(&CHECKED, |all| {
                     for command in &commands {
                         all.arg(command.args_iter().count());

@@ -222,3 +222,26 @@ async fn polled<T, E: std::fmt::Debug>(
     })
     .await
 }
+
+/// Runtimes that have ended, and runtimes that stand still: each call has a connection that works.
+#[test]
+fn a_store_works_in_each_runtime() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let first = runtime();
+    let server = first.block_on(own(RedisKind::Redis7));
+    let (store, owner) = (store(&server.url(), "runtimes"), Owner::random());
+    let mut still = vec![first];
+    for number in 0..12 {
+        let runtime = runtime();
+        let wish = Wish::new(number.to_string(), TTL);
+        let answers = runtime.block_on(store.acquire(&owner, &[wish]));
+        let answers = answers.unwrap_or_else(|error| panic!("{number}: {error}"));
+        assert!(matches!(answers[..], [Answer::Granted(_)]), "{answers:?}");
+        if number % 3 == 0 {
+            still.push(runtime);
+        }
+    }
+}

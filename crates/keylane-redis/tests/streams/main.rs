@@ -13,7 +13,7 @@ mod faults;
 mod fences;
 mod fields;
 mod histories;
-#[path = "../logs.rs"]
+#[path = "../shared/logs.rs"]
 mod logs;
 mod names;
 mod order;
