@@ -10,12 +10,14 @@ use futures::future::join_all;
 use keylane_leases::Owner;
 use keylane_leases::error::LeaseLost;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
+use keylane_redis::{Redis, RedisLeases};
+use keylane_testkit::scenario::until_async as until;
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::Direction;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    ByProxy, answered, each_kind, execute, leases, new_namespace, own, shared, store,
+    ByProxy, answered, each_kind, execute, leases, new_namespace, own, proxy, shared, store,
 };
 
 const TTL: Duration = Duration::from_secs(2);
@@ -244,4 +246,35 @@ fn a_store_works_in_each_runtime() {
             still.push(runtime);
         }
     }
+}
+
+/// Each call connects again by itself.
+#[tokio::test]
+async fn connections_that_are_lost_while_idle_cost_no_call() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        execute(&server, "CONFIG SET timeout 1").await;
+        let proxy = proxy(server.port()).await;
+        let redis = Redis::at(&format!("redis://127.0.0.1:{}/", proxy.port())).unwrap();
+        let redis = redis.response_timeout(Duration::from_secs(1));
+        let store = RedisLeases::open(&redis, "idle").unwrap();
+        let owner = Owner::random();
+        let granted = async |key: &'static str| {
+            let answers = store.acquire(&owner, &[Wish::new(key, TTL)]).await;
+            let answers = answers.unwrap_or_else(|error| panic!("{kind}, {key}: {error}"));
+            assert!(matches!(answers[..], [Answer::Granted(_)]), "{answers:?}");
+        };
+        granted("first").await;
+        until("the server has closed it", async || {
+            proxy.traffic().open == 0
+        })
+        .await;
+        granted("closed").await;
+        proxy.reset();
+        granted("reset").await;
+        sleep(Duration::from_millis(200)).await;
+        proxy.forget();
+        granted("forgotten").await;
+    })
+    .await;
 }

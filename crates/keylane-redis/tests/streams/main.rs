@@ -13,6 +13,7 @@ mod faults;
 mod fences;
 mod fields;
 mod histories;
+mod idle;
 #[path = "../shared/logs.rs"]
 mod logs;
 mod names;
