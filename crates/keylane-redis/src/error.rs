@@ -69,6 +69,8 @@ impl From<redis::RedisError> for RedisError {
             (Some("ERR"), _) if says("ACL failure in script") => ErrorKind::Denied,
             (Some(code), _) => kind_of(code),
             (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
+            (_, K::MasterNameNotFoundBySentinel) => ErrorKind::Unreachable,
+            (_, K::InvalidClientConfig) => ErrorKind::Address,
             (_, K::AuthenticationFailed) => ErrorKind::Denied,
             _ if error.is_timeout() || error.is_connection_dropped() => ErrorKind::Unreachable,
             _ => ErrorKind::Other,

@@ -67,12 +67,17 @@ fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|(found, value)| (found == name).then_some(value.trim()))
 }
 
+/// Returns whether it is a server of its own, a node of a cluster, or a Sentinel. Valkey has another
+/// name for it.
+fn mode(info: &str) -> Option<&str> {
+    value(info, "redis_mode").or_else(|| value(info, "server_mode"))
+}
+
 fn usable(info: &str) -> Result<(), RedisError> {
-    match value(info, "redis_mode") {
+    match mode(info) {
         Some("sentinel") => Err(RedisError::new(
             ErrorKind::Address,
-            "this is a Sentinel, which has no data, and keylane does not ask it: give the address \
-             of the primary",
+            "this is a Sentinel, which has no data: use `Redis::sentinel`",
         )),
         _ => Ok(()),
     }
@@ -117,10 +122,10 @@ fn hazards(info: &str, appendfsync: Option<&str>, save: Option<&str>) -> Vec<Haz
         )),
         _ => {}
     }
-    if let Some(mode @ "cluster") = value(info, "redis_mode") {
+    if mode(info) == Some("cluster") {
         found.push(hazard(
-            "redis_mode",
-            mode,
+            "cluster-enabled",
+            "yes",
             "the server is a node of a cluster, and only keys in its slots can be used: use \
              `Redis::cluster`",
         ));
@@ -162,7 +167,9 @@ mod tests {
         let replica = SAFE.replace("role:master", "role:slave");
         assert_eq!(settings(&replica, "always", ""), ["replicaof"]);
         let node = SAFE.replace("standalone", "cluster");
-        assert_eq!(settings(&node, "always", ""), ["redis_mode"]);
+        assert_eq!(settings(&node, "always", ""), ["cluster-enabled"]);
+        let valkey = node.replace("redis_mode", "server_mode");
+        assert_eq!(settings(&valkey, "always", ""), ["cluster-enabled"]);
         // The user has no right to `CONFIG`.
         assert_eq!(hazards(SAFE, None, None), []);
     }

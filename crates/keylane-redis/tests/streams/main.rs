@@ -21,6 +21,7 @@ mod order;
 mod parts;
 mod processes;
 mod rebalances;
+mod sentinels;
 mod sinks;
 mod support;
 mod trimmed;
