@@ -27,7 +27,11 @@ const MOST: usize = 256;
 /// assert_eq!(repeats.hear("connection refused", later), Some(1));
 /// ```
 #[derive(Debug)]
-pub struct Repeats<K>(HashMap<K, Heard>);
+pub struct Repeats<K> {
+    heard: HashMap<K, Heard>,
+    /// The first pause, and the longest.
+    pauses: (Duration, Duration),
+}
 
 #[derive(Debug)]
 struct Heard {
@@ -39,7 +43,17 @@ struct Heard {
 
 impl<K> Default for Repeats<K> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self::with_pauses(PAUSES.0, PAUSES.1)
+    }
+}
+
+impl<K> Repeats<K> {
+    /// Creates it with other intervals, for what is looked at seldom.
+    pub fn with_pauses(first: Duration, longest: Duration) -> Self {
+        Self {
+            heard: HashMap::new(),
+            pauses: (first, longest),
+        }
     }
 }
 
@@ -47,7 +61,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
     /// This happens now. If it is to be logged, returns how often it was left out since the last
     /// time.
     pub fn hear(&mut self, kind: K, now: Instant) -> Option<u64> {
-        let is_known = self.0.get_mut(&kind).filter(|heard| {
+        let is_known = self.heard.get_mut(&kind).filter(|heard| {
             let silent_for = now.saturating_duration_since(heard.last);
             silent_for <= heard.pause * 2
         });
@@ -61,24 +75,24 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
             return None;
         }
         heard.said = now;
-        heard.pause = (heard.pause * 2).min(PAUSES.1);
+        heard.pause = (heard.pause * 2).min(self.pauses.1);
         Some(std::mem::take(&mut heard.left_out))
     }
 
     fn remember(&mut self, kind: K, now: Instant) {
-        if self.0.len() >= MOST && !self.0.contains_key(&kind) {
-            let oldest = self.0.iter().min_by_key(|(_, heard)| heard.last);
+        if self.heard.len() >= MOST && !self.heard.contains_key(&kind) {
+            let oldest = self.heard.iter().min_by_key(|(_, heard)| heard.last);
             if let Some(oldest) = oldest.map(|(kind, _)| kind.clone()) {
-                self.0.remove(&oldest);
+                self.heard.remove(&oldest);
             }
         }
         let heard = Heard {
             last: now,
             said: now,
-            pause: PAUSES.0,
+            pause: self.pauses.0,
             left_out: 0,
         };
-        self.0.insert(kind, heard);
+        self.heard.insert(kind, heard);
     }
 }
 
@@ -122,6 +136,6 @@ mod tests {
         for kind in 0..10 * MOST {
             repeats.hear(kind, start + Duration::from_millis(kind as u64));
         }
-        assert_eq!(repeats.0.len(), MOST);
+        assert_eq!(repeats.heard.len(), MOST);
     }
 }

@@ -128,6 +128,16 @@ impl<I: Clone + PartialEq, E> State<I, E> {
         }
     }
 
+    /// Returns whether a new session may follow unseen, if the source holds no message: this one
+    /// has worked, and its connection or its lease has ended.
+    pub(crate) fn may_begin_again(&self) -> bool {
+        let has_ended = match &self.end {
+            Some(end) => matches!(end, End::Failed(_) | End::Lost),
+            None => !self.is_over && self.until <= Instant::now(),
+        };
+        has_ended && self.answers > 0
+    }
+
     /// Applies the answer to the request.
     pub(crate) fn confirm(&mut self, reply: Reply<I>, until: Instant) {
         // Messages that were requested and did not come are still wanted.

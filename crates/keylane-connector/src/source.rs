@@ -26,7 +26,8 @@ use crate::task::{Task, lease_ends_at};
 ///   five times a second, and `failed_parts` reports the part `… (waiting)`.
 /// - If the connection breaks, the source is opened again, and goes on as the same worker: no other
 ///   worker comes between its attempts and the messages that come again. It is a new worker once
-///   the system does not know it any more. Attempts in flight end then.
+///   the system does not know it any more. Attempts in flight end then. Without messages in hand it
+///   opens itself again, and that is no failure.
 /// - An attempt starts only while the lease lasts, by this clock and a tenth shorter.
 pub struct WorkerSource<S: System> {
     system: Arc<S>,
@@ -39,6 +40,8 @@ pub struct WorkerSource<S: System> {
     settled: Changes<S::Id>,
     /// Returned messages, to be asked for again when there is room.
     again: Vec<S::Id>,
+    /// Messages of this generation that were handed over and have not settled.
+    held: usize,
 }
 
 struct Open<S: System> {
@@ -59,6 +62,7 @@ impl<S: System> WorkerSource<S> {
             generation: Generation(0),
             settled: Changes::default(),
             again: Vec::new(),
+            held: 0,
         }
     }
 
@@ -177,6 +181,7 @@ impl<S: System> Source for WorkerSource<S> {
             self.settled = open.session.lock().outbox.take_settlements();
         }
         self.again.clear();
+        self.held = 0;
         let mut link = self.system.connect().await.map_err(SourceError::failed)?;
         let sent = Instant::now();
         let worker = self.enter(&mut link).await?;
@@ -204,10 +209,20 @@ impl<S: System> Source for WorkerSource<S> {
         &mut self,
         into: &mut Deliveries<RawMessage, Self::Position>,
     ) -> Result<Received<Self::Position>, SourceError> {
-        let session = self.session()?;
+        let mut session = self.session()?;
         // The count of answers when the source asked whether the system is well.
         let mut probed_at = None;
         loop {
+            if self.held == 0 && session.lock().may_begin_again() {
+                tracing::info!(
+                    target: "keylane",
+                    source = %self.system.name(),
+                    "the connection was lost while no message was held, connects again"
+                );
+                self.open().await?;
+                session = self.session()?;
+                probed_at = None;
+            }
             let until = {
                 let mut state = session.lock();
                 state.over()?;
@@ -221,6 +236,7 @@ impl<S: System> Source for WorkerSource<S> {
                     && let Some(handed) = state.messages.pop_front()
                 {
                     into.push(self.deliver(handed));
+                    self.held += 1;
                 }
                 let room = into.room();
                 let is_more = state.want(room);
@@ -260,7 +276,7 @@ impl<S: System> Source for WorkerSource<S> {
 
     async fn settle(&mut self, settled: &[Settlement<Self::Position>]) -> Result<(), SourceError> {
         let session = self.session()?;
-        let (again, now) = (&mut self.again, self.generation);
+        let (again, held, now) = (&mut self.again, &mut self.held, self.generation);
         session.report(|changes| {
             for Settlement {
                 position, outcome, ..
@@ -271,6 +287,7 @@ impl<S: System> Source for WorkerSource<S> {
                 if position.generation != now {
                     continue;
                 }
+                *held = held.saturating_sub(1);
                 let id = position.id.clone();
                 match *outcome {
                     Outcome::Done => changes.done.push(id),

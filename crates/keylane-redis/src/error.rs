@@ -9,7 +9,17 @@ use thiserror::Error;
 pub struct RedisError {
     kind: ErrorKind,
     message: String,
-    breaks_connection: bool,
+    connection: Connection,
+}
+
+/// What an error says about the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connection {
+    Works,
+    /// It is of no use any more.
+    Useless,
+    /// It was closed.
+    Dropped,
 }
 
 impl RedisError {
@@ -17,7 +27,7 @@ impl RedisError {
         Self {
             kind,
             message: message.into(),
-            breaks_connection: false,
+            connection: Connection::Works,
         }
     }
 
@@ -32,7 +42,12 @@ impl RedisError {
     }
 
     pub(crate) fn breaks_connection(&self) -> bool {
-        self.breaks_connection
+        self.connection != Connection::Works
+    }
+
+    /// Whether the connection was closed. The command may have been executed.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.connection == Connection::Dropped
     }
 }
 
@@ -54,23 +69,36 @@ impl From<redis::RedisError> for RedisError {
             (Some("ERR"), _) if says("ACL failure in script") => ErrorKind::Denied,
             (Some(code), _) => kind_of(code),
             (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
+            (_, K::MasterNameNotFoundBySentinel) => ErrorKind::Unreachable,
+            (_, K::InvalidClientConfig) => ErrorKind::Address,
             (_, K::AuthenticationFailed) => ErrorKind::Denied,
             _ if error.is_timeout() || error.is_connection_dropped() => ErrorKind::Unreachable,
             _ => ErrorKind::Other,
         };
-        let mut message = error.to_string();
+        let mut message = match answer {
+            // The error of several commands repeats the reason for each of them.
+            Some(answer) => format!("{} {}", answer.code(), answer.details().unwrap_or_default()),
+            None => error.to_string(),
+        };
         if code == Some("MOVED") {
             message += ": this server is a node of a cluster, and the key is on another one: use \
                         `Redis::cluster`";
         }
+        let connection = match code {
+            // It is also of no use with a replica that was a primary, or with a server that does
+            // not know the user of the connection.
+            Some("READONLY" | "LOADING" | "NOAUTH") => Connection::Useless,
+            Some(_) => Connection::Works,
+            None if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                Connection::Dropped
+            }
+            // After a time-out it may be silent for good.
+            None => Connection::Useless,
+        };
         Self {
             kind,
             message,
-            // After a time-out the connection may be silent for good. It is also of no use with a
-            // replica that was a primary, or with a server that does not know the user of the
-            // connection.
-            breaks_connection: code
-                .is_none_or(|code| matches!(code, "READONLY" | "LOADING" | "NOAUTH")),
+            connection,
         }
     }
 }

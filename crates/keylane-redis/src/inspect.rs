@@ -1,12 +1,36 @@
 //! Looks at a server: whether it can be used, and with which settings it may lose data.
 
 use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
 
-use keylane_connector::{ErrorKind, Hazard};
+use keylane_connector::{ErrorKind, Hazard, lock};
 use redis::cmd;
+use tokio::time::{Instant, sleep};
 
 use crate::error::RedisError;
 use crate::link::Link;
+
+/// How often a server is looked at while it is in use. Tests wait for that.
+const EVERY: Duration = match cfg!(test) {
+    false => Duration::from_secs(300),
+    true => Duration::from_millis(50),
+};
+
+/// When each server was looked at last: its connections share the looks.
+static LOOKED: LazyLock<Mutex<HashMap<String, Instant>>> = LazyLock::new(Mutex::default);
+
+/// Looks at a server again and again: an operator may change its settings.
+pub(crate) async fn inspect_at_intervals(link: &mut Link, name: &str) {
+    loop {
+        sleep(EVERY).await;
+        let looked_at = lock(&LOOKED).get(name).copied();
+        if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
+            // The next command shows a connection that is broken.
+            let _ = inspect(link, name).await;
+        }
+    }
+}
 
 /// Looks at a server that was connected to, and warns of its settings.
 ///
@@ -14,6 +38,7 @@ use crate::link::Link;
 ///
 /// Returns an error if no command of this crate can succeed there.
 pub(crate) async fn inspect(link: &mut Link, name: &str) -> Result<(), RedisError> {
+    lock(&LOOKED).insert(name.to_owned(), Instant::now());
     let Some(info) = told(link.ask::<String>(&cmd("INFO")).await)? else {
         return Ok(());
     };
@@ -42,12 +67,17 @@ fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|(found, value)| (found == name).then_some(value.trim()))
 }
 
+/// Returns whether it is a server of its own, a node of a cluster, or a Sentinel. Valkey has another
+/// name for it.
+fn mode(info: &str) -> Option<&str> {
+    value(info, "redis_mode").or_else(|| value(info, "server_mode"))
+}
+
 fn usable(info: &str) -> Result<(), RedisError> {
-    match value(info, "redis_mode") {
+    match mode(info) {
         Some("sentinel") => Err(RedisError::new(
             ErrorKind::Address,
-            "this is a Sentinel, which has no data, and keylane does not ask it: give the address \
-             of the primary",
+            "this is a Sentinel, which has no data: use `Redis::sentinel`",
         )),
         _ => Ok(()),
     }
@@ -92,10 +122,10 @@ fn hazards(info: &str, appendfsync: Option<&str>, save: Option<&str>) -> Vec<Haz
         )),
         _ => {}
     }
-    if let Some(mode @ "cluster") = value(info, "redis_mode") {
+    if mode(info) == Some("cluster") {
         found.push(hazard(
-            "redis_mode",
-            mode,
+            "cluster-enabled",
+            "yes",
             "the server is a node of a cluster, and only keys in its slots can be used: use \
              `Redis::cluster`",
         ));
@@ -137,7 +167,9 @@ mod tests {
         let replica = SAFE.replace("role:master", "role:slave");
         assert_eq!(settings(&replica, "always", ""), ["replicaof"]);
         let node = SAFE.replace("standalone", "cluster");
-        assert_eq!(settings(&node, "always", ""), ["redis_mode"]);
+        assert_eq!(settings(&node, "always", ""), ["cluster-enabled"]);
+        let valkey = node.replace("redis_mode", "server_mode");
+        assert_eq!(settings(&valkey, "always", ""), ["cluster-enabled"]);
         // The user has no right to `CONFIG`.
         assert_eq!(hazards(SAFE, None, None), []);
     }

@@ -41,3 +41,4 @@ mod link;
 mod names;
 mod reconnecting_link;
 mod script;
+mod sentinel;

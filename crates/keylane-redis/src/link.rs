@@ -1,49 +1,88 @@
 //! Connections.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo};
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, Value, cmd,
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::RedisError;
+
+/// How long a connection is silent before the system asks the other end whether it is there, and
+/// the pause before it asks again. A network that forgets silent connections does not forget this.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
 /// A connection. To a server it fails for good when it breaks; to a cluster it finds the nodes
 /// again.
 #[derive(Clone)]
-pub(crate) enum Link {
+pub(crate) struct Link {
+    connection: Connection,
+    /// A task that lasts as long as the runtime of the connection.
+    task: Option<Arc<AbortOnDropHandle<()>>>,
+}
+
+#[derive(Clone)]
+enum Connection {
     Server(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
 impl Link {
+    /// Connects to a server, with time limits of the connection and of an answer.
     pub(crate) async fn server(
         client: &Client,
-        connect: Duration,
-        response: Duration,
+        (connect, response): (Duration, Duration),
     ) -> Result<Self, RedisError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(connect))
             .set_response_timeout(Some(response));
         let link = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Self::Server(link.await?))
+        Ok(Self::new(Connection::Server(link.await?)))
     }
 
+    /// The same, to a cluster.
     pub(crate) async fn cluster(
         nodes: &[redis::ConnectionInfo],
-        connect: Duration,
-        response: Duration,
+        (connect, response): (Duration, Duration),
     ) -> Result<Self, RedisError> {
         let client = ClusterClientBuilder::new(nodes.iter().cloned())
             .connection_timeout(connect)
             .response_timeout(response)
+            .tcp_settings(tcp_settings())
             .build()?;
-        Ok(Self::Cluster(client.get_async_connection().await?))
+        let link = client.get_async_connection();
+        Ok(Self::new(Connection::Cluster(link.await?)))
+    }
+
+    fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            task: None,
+        }
+    }
+
+    /// Runs this task, which never ends, as long as a handle of the connection is there.
+    pub(crate) fn with_task(mut self, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.task = Some(Arc::new(AbortOnDropHandle::new(tokio::spawn(task))));
+        self
+    }
+
+    /// Whether the runtime of the task has ended, and with it the connection.
+    pub(crate) fn is_over(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.is_finished())
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.connection, Connection::Cluster(_))
     }
 
     /// Sends a command, and waits for the answer.
@@ -54,9 +93,9 @@ impl Link {
     /// Asks the server, or any primary of the cluster, for an answer.
     pub(crate) async fn ping(&mut self) -> Result<(), RedisError> {
         let ping = cmd("PING");
-        match self {
-            Self::Server(_) => self.ask(&ping).await,
-            Self::Cluster(link) => {
+        match &mut self.connection {
+            Connection::Server(link) => Ok(ping.query_async(link).await?),
+            Connection::Cluster(link) => {
                 let any = (
                     MultipleNodeRoutingInfo::AllMasters,
                     Some(ResponsePolicy::OneSucceeded),
@@ -69,20 +108,29 @@ impl Link {
     }
 }
 
+/// Returns the settings of the sockets.
+pub(crate) fn tcp_settings() -> TcpSettings {
+    let (after, every) = KEEPALIVE;
+    let keepalive = TcpKeepalive::new().with_time(after).with_interval(every);
+    TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(keepalive)
+}
+
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Server(_) => "Link(server)",
-            Self::Cluster(_) => "Link(cluster)",
+        f.write_str(match self.connection {
+            Connection::Server(_) => "Link(server)",
+            Connection::Cluster(_) => "Link(cluster)",
         })
     }
 }
 
 impl ConnectionLike for Link {
     fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
-        match self {
-            Self::Server(link) => link.req_packed_command(cmd),
-            Self::Cluster(link) => link.req_packed_command(cmd),
+        match &mut self.connection {
+            Connection::Server(link) => link.req_packed_command(cmd),
+            Connection::Cluster(link) => link.req_packed_command(cmd),
         }
     }
 
@@ -92,16 +140,16 @@ impl ConnectionLike for Link {
         offset: usize,
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
-        match self {
-            Self::Server(link) => link.req_packed_commands(cmd, offset, count),
-            Self::Cluster(link) => link.req_packed_commands(cmd, offset, count),
+        match &mut self.connection {
+            Connection::Server(link) => link.req_packed_commands(cmd, offset, count),
+            Connection::Cluster(link) => link.req_packed_commands(cmd, offset, count),
         }
     }
 
     fn get_db(&self) -> i64 {
-        match self {
-            Self::Server(link) => link.get_db(),
-            Self::Cluster(link) => link.get_db(),
+        match &self.connection {
+            Connection::Server(link) => link.get_db(),
+            Connection::Cluster(link) => link.get_db(),
         }
     }
 }

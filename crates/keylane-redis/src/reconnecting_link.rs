@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -16,32 +17,52 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// A connection for callers that come and go. It connects when it is first needed, and again after
 /// it has broken. A command that was in progress then has failed, and may have been executed.
+///
+/// A connection does not work outside its runtime when that has ended, or stands still. So each
+/// runtime has its own.
 pub(crate) struct ReconnectingLink {
     redis: Redis,
-    link: Mutex<Option<(Link, Instant)>>,
+    links: Mutex<Vec<Used>>,
+}
+
+/// A connection, with its runtime and the time of its last use.
+struct Used {
+    link: Link,
+    runtime: Id,
+    at: Instant,
 }
 
 impl ReconnectingLink {
     pub(crate) fn new(redis: Redis) -> Self {
         Self {
             redis,
-            link: Mutex::new(None),
+            links: Mutex::default(),
         }
     }
 
-    /// Returns the current connection, or a new one. Callers at the same time share it.
+    /// Returns the current connection of this runtime, or a new one. Callers at the same time share
+    /// it.
     async fn link(&self) -> Result<Link, RedisError> {
-        let mut slot = self.link.lock().await;
+        let runtime = Handle::current().id();
+        let mut links = self.links.lock().await;
+        links.retain(|used| !used.link.is_over());
         let now = Instant::now();
-        if let Some((mut link, used_at)) = slot.take()
-            && (now < used_at + IDLE || link.ask::<()>(&cmd("PING")).await.is_ok())
+        let known = links.iter().position(|used| used.runtime == runtime);
+        if let Some(mut used) = known.map(|known| links.swap_remove(known))
+            && (now < used.at + IDLE || used.link.ask::<()>(&cmd("PING")).await.is_ok())
         {
-            *slot = Some((link.clone(), now));
+            used.at = now;
+            let link = used.link.clone();
+            links.push(used);
             return Ok(link);
         }
-        let new = self.redis.connect().await?;
-        *slot = Some((new.clone(), now));
-        Ok(new)
+        let link = self.redis.connect().await?;
+        links.push(Used {
+            link: link.clone(),
+            runtime,
+            at: now,
+        });
+        Ok(link)
     }
 
     /// Runs a call with the connection. If it fails because the connection broke, the next caller
@@ -52,13 +73,38 @@ impl ReconnectingLink {
     ) -> Result<T, RedisError> {
         let mut link = self.link().await?;
         let answer = call(&mut link).await;
-        if let Err(error) = &answer
+        self.look_at(&answer).await;
+        answer
+    }
+
+    /// Runs a call that does no harm if it is executed twice. If its connection is dropped, it is
+    /// run once more, with a new one: a server, or a network, closes connections that are idle.
+    pub(crate) async fn repeat<T, F>(&self, call: impl Fn(Link) -> F) -> Result<T, RedisError>
+    where
+        F: Future<Output = Result<T, RedisError>>,
+    {
+        let answer = call(self.link().await?).await;
+        self.look_at(&answer).await;
+        match answer {
+            Err(error) if error.is_dropped() => {
+                let answer = call(self.link().await?).await;
+                self.look_at(&answer).await;
+                answer
+            }
+            answer => answer,
+        }
+    }
+
+    /// Gives a connection up that has broken.
+    async fn look_at<T>(&self, answer: &Result<T, RedisError>) {
+        if let Err(error) = answer
             && error.breaks_connection()
         {
             // Another caller may have connected again meanwhile. Then it connects once more, which
             // is rare and does no harm.
-            *self.link.lock().await = None;
+            let runtime = Handle::current().id();
+            let mut links = self.links.lock().await;
+            links.retain(|used| used.runtime != runtime);
         }
-        answer
     }
 }

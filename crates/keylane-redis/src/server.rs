@@ -1,14 +1,17 @@
 //! The addresses of the servers, and the settings of connections.
 
 use std::fmt;
+use std::future::pending;
 use std::time::Duration;
 
-use keylane_connector::ConfigError;
+use keylane_connector::{ConfigError, ErrorKind};
 use redis::{Client, IntoConnectionInfo};
+use tokio::time::timeout;
 
 use crate::error::RedisError;
-use crate::inspect::inspect;
-use crate::link::Link;
+use crate::inspect::{inspect, inspect_at_intervals};
+use crate::link::{Link, tcp_settings};
+use crate::sentinel::Sentinels;
 
 /// How long a server may take to answer, by default.
 const RESPONSE: Duration = Duration::from_secs(5);
@@ -16,8 +19,9 @@ const RESPONSE: Duration = Duration::from_secs(5);
 /// How long a connection may take, by default.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The address of a Redis or Valkey server, or of a cluster, and its time limits. Cheap to clone.
-/// It has no connection: each source, queue and sink makes its own.
+/// The address of a Redis or Valkey server, of a cluster, or of Sentinels, and its time limits.
+/// Cheap to clone. It has no connection: each source, queue and sink makes its own, and one for each
+/// Tokio runtime that uses it.
 ///
 /// The tested versions are Redis 7.0 and 8 and Valkey 9. At least Redis 7.0 is needed.
 ///
@@ -31,7 +35,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// let redis = Redis::at("redis://:secret@redis.internal:6379/0")?
 ///     .response_timeout(Duration::from_secs(2));
 /// let cluster = Redis::cluster(["redis://node-1:6379", "redis://node-2:6379"])?;
-/// # let _ = (redis, cluster);
+/// let sentinels = ["redis://sentinel-1:26379", "redis://sentinel-2:26379"];
+/// let primary = Redis::sentinel(sentinels, "redis://:secret@orders-primary/0")?;
+/// # let _ = (redis, cluster, primary);
 /// # Ok(())
 /// # }
 /// ```
@@ -47,6 +53,7 @@ enum Address {
     Server(Client),
     /// The first nodes to connect to.
     Cluster(Vec<redis::ConnectionInfo>),
+    Sentinel(Sentinels),
 }
 
 impl Redis {
@@ -56,7 +63,9 @@ impl Redis {
     ///
     /// Returns [`ConfigError`] for any other form.
     pub fn at(address: &str) -> Result<Self, ConfigError> {
-        let client = Client::open(address).map_err(|_| no_address())?;
+        let address = address.into_connection_info().map_err(|_| no_address())?;
+        let client = Client::open(address.set_tcp_settings(tcp_settings()));
+        let client = client.map_err(|_| no_address())?;
         Ok(Self::with(Address::Server(client)))
     }
 
@@ -76,6 +85,30 @@ impl Redis {
             true => Err(no_address()),
             false => Ok(Self::with(Address::Cluster(nodes))),
         }
+    }
+
+    /// Sets the primary that Sentinels know under a name. Each new connection asks them for it, so
+    /// sources, queues and sinks go on with the replica that is promoted. The Sentinels must report
+    /// addresses that this process can reach.
+    ///
+    /// `primary` has the form that [`at`](Self::at) takes, with the name in the place of the host:
+    /// `redis://user:password@name/database`. The user and the password in the addresses of the
+    /// Sentinels are those of the Sentinels.
+    ///
+    /// **Replication is asynchronous.** The replica that is promoted may lack the last writes that
+    /// the primary has confirmed: messages that were pushed are lost, messages that were acked come
+    /// again, and a lease may have two holders for a while. `min-replicas-to-write` makes that
+    /// less likely.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if there is no Sentinel, or if an address has another form.
+    pub fn sentinel<'a>(
+        sentinels: impl IntoIterator<Item = &'a str>,
+        primary: &str,
+    ) -> Result<Self, ConfigError> {
+        let sentinels = Sentinels::new(sentinels, primary).ok_or_else(no_address)?;
+        Ok(Self::with(Address::Sentinel(sentinels)))
     }
 
     fn with(address: Address) -> Self {
@@ -106,25 +139,45 @@ impl Redis {
         matches!(self.address, Address::Cluster(_))
     }
 
-    /// Connects. The connection fails for good when it breaks.
+    /// Connects, and looks at the settings of the server: now, and again at intervals. The
+    /// connection fails for good when it breaks.
     pub(crate) async fn connect(&self) -> Result<Link, RedisError> {
-        self.connect_for(Duration::ZERO).await
+        let (mut link, server) = self.reach(Duration::ZERO).await?;
+        let Some(server) = server else {
+            return Ok(link.with_task(pending()));
+        };
+        inspect(&mut link, &server).await?;
+        let mut looks = link.clone();
+        Ok(link.with_task(async move { inspect_at_intervals(&mut looks, &server).await }))
     }
 
     /// Connects for commands that wait up to this long for new data. No other command should use
     /// this connection: it would be answered after the wait.
     pub(crate) async fn connect_for(&self, wait: Duration) -> Result<Link, RedisError> {
-        let limit = self.response_timeout + wait;
-        match &self.address {
-            Address::Server(client) => {
-                let mut link = Link::server(client, self.connect_timeout, limit).await?;
-                let name = client.get_connection_info().addr().to_string();
-                inspect(&mut link, &name).await?;
-                Ok(link)
-            }
-            Address::Cluster(nodes) => Link::cluster(nodes, self.connect_timeout, limit).await,
-        }
+        Ok(self.reach(wait).await?.0)
     }
+
+    /// Returns a new connection, with the name of its server if it is a single one.
+    async fn reach(&self, wait: Duration) -> Result<(Link, Option<String>), RedisError> {
+        let limits = (self.connect_timeout, self.response_timeout + wait);
+        let asked;
+        let client = match &self.address {
+            Address::Server(client) => client,
+            Address::Cluster(nodes) => return Ok((Link::cluster(nodes, limits).await?, None)),
+            Address::Sentinel(sentinels) => {
+                let primary = timeout(self.connect_timeout, sentinels.primary()).await;
+                asked = primary.map_err(|_| no_primary())??;
+                &asked
+            }
+        };
+        let server = client.get_connection_info().addr().to_string();
+        Ok((Link::server(client, limits).await?, Some(server)))
+    }
+}
+
+fn no_primary() -> RedisError {
+    let what = "the Sentinels did not name a primary in time, or it did not answer";
+    RedisError::new(ErrorKind::Unreachable, what)
 }
 
 fn no_address() -> ConfigError {
@@ -141,10 +194,71 @@ impl fmt::Debug for Redis {
         let what = match &self.address {
             Address::Server(_) => "server",
             Address::Cluster(_) => "cluster",
+            Address::Sentinel(_) => "sentinel",
         };
         f.debug_struct("Redis")
             .field("what", &what)
             .field("response_timeout", &self.response_timeout)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "../tests/shared/logs.rs"]
+mod logs;
+
+#[cfg(test)]
+mod tests {
+    use keylane_testkit::scenario::until_async as until;
+    use testkit_servers::RedisKind;
+    use tracing::Level;
+
+    use super::*;
+
+    /// How often the server was looked at.
+    async fn looks(server: &testkit_servers::Redis) -> u64 {
+        let stats = server.execute(&["INFO", "commandstats"]).await.unwrap();
+        let stat = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_info:calls="));
+        let calls = stat.and_then(|stat| stat.split(',').next());
+        calls.map_or(0, |calls| calls.parse().unwrap())
+    }
+
+    /// An operator changes a setting while the server is in use.
+    #[tokio::test]
+    async fn a_setting_that_is_changed_is_warned_of_once() {
+        for kind in RedisKind::ALL {
+            let server = testkit_servers::Redis::builder(kind);
+            let server = server.argument("maxmemory", "100mb").start().await.unwrap();
+            let logs = logs::Logs::record();
+            let redis = Redis::at(&server.url()).unwrap();
+            let _link = redis.connect().await.unwrap();
+            assert_eq!(logs.at(Level::WARN), [""; 0], "{kind}");
+            let words = ["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"];
+            server.execute(&words).await.unwrap();
+            until("it is said", async || !logs.at(Level::WARN).is_empty()).await;
+            let before = looks(&server).await;
+            // This one looks as well.
+            until("it is looked at again", async || {
+                looks(&server).await > before + 20
+            })
+            .await;
+            let warnings = logs.at(Level::WARN);
+            assert_eq!(warnings.len(), 1, "{kind}: {warnings:?}");
+            assert!(warnings[0].contains("noeviction"), "{kind}: {warnings:?}");
+        }
+    }
+
+    /// A connection on which a source only waits.
+    #[tokio::test]
+    async fn a_connection_that_waits_looks_at_nothing() {
+        let server = testkit_servers::Redis::start(RedisKind::Redis7).await;
+        let server = server.unwrap();
+        let redis = Redis::at(&server.url()).unwrap();
+        let before = looks(&server).await;
+        let mut waits = redis.connect_for(Duration::from_secs(1)).await.unwrap();
+        waits.ping().await.unwrap();
+        assert_eq!(looks(&server).await, before + 1, "that of the test");
     }
 }

@@ -199,7 +199,8 @@ pub trait Source: Send + 'static {
     }
 
     /// Reads these positions again and pushes their messages in this order. The messages were
-    /// handed over before and are not settled. A message that does not exist any more is left out.
+    /// handed over before and are not settled. A message that does not exist any more is left out:
+    /// it is returned to the source, which counts it and logs it.
     ///
     /// # Errors
     ///

@@ -198,9 +198,12 @@ impl RedisLeases {
     ) -> Result<Vec<(Part<'a, T>, A)>, StoreError> {
         let arguments = &arguments;
         let calls = parts.into_iter().map(|part| async move {
-            let run =
-                async |link: &mut Link| script.run(link, |command| arguments(&part, command)).await;
-            let answer = self.link.with(run).await?;
+            let run = |link: Link| {
+                let part = &part;
+                async move { script.run(&link, |command| arguments(part, command)).await }
+            };
+            // A lease that was granted is granted to its owner again, under a later token.
+            let answer = self.link.repeat(run).await?;
             Ok::<_, RedisError>((part, answer))
         });
         try_join_all(calls)

@@ -145,7 +145,7 @@ impl ListQueue {
         type First = (u64, u64, u64, (u64, u64), Vec<(String, f64)>);
         let (waiting, letters, keys, (seconds, micros), known): First = list
             .link
-            .with(async |link| Ok(first.query_async(link).await?))
+            .repeat(async |mut link| Ok(first.query_async(&mut link).await?))
             .await?;
         let now = seconds * 1_000 + micros / 1_000;
         let mut workers = Vec::with_capacity(known.len());
@@ -156,7 +156,7 @@ impl ListQueue {
             each.cmd("LLEN").arg(&*keys.inbox);
             let (held, sent): (u64, u64) = list
                 .link
-                .with(async |link| Ok(each.query_async(link).await?))
+                .repeat(async |mut link| Ok(each.query_async(&mut link).await?))
                 .await?;
             let lease = Duration::from_millis((until as u64).saturating_sub(now));
             workers.push(WorkerStatus {
@@ -194,7 +194,10 @@ impl ListQueue {
                 .arg("COUNT")
                 .arg(most.clamp(10, 1_000));
             type Page = (u64, Vec<(Vec<u8>, String)>);
-            let (next, page): Page = list.link.with(async |link| link.ask(&scan).await).await?;
+            let (next, page): Page = list
+                .link
+                .repeat(async |mut link| link.ask(&scan).await)
+                .await?;
             holders.extend(page.into_iter().filter_map(|(key, owner)| {
                 let (open, worker) = owner.split_once(':')?;
                 Some(KeyHolder {
@@ -260,9 +263,8 @@ impl ListQueue {
                     .arg(most - all.len())
                     .arg(list.settings.most_bytes);
             };
-            let read =
-                async |link: &mut Link| run(&LETTERS, link, list.keys.all(), arguments).await;
-            let read = list.link.with(read);
+            let read = async |link: Link| run(&LETTERS, &link, list.keys.all(), arguments).await;
+            let read = list.link.repeat(read);
             let page: Vec<Vec<u8>> = read.await?;
             if page.is_empty() {
                 break;

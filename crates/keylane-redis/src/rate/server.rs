@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane_connector::ErrorKind;
+use redis::Cmd;
 
 use super::limits::Limits;
 use super::spec::Limit;
@@ -46,26 +47,25 @@ impl Server {
         let Limits { per_key, total, .. } = self.limits;
         // Without a rate per key there are no keys.
         let keys = if per_key.is_some() { asked } else { &[] };
-        let take = async |link: &mut Link| {
-            let answer = TAKE.run(link, |command| {
-                command.arg(keys.len() + 1).arg(&*self.total);
-                let mut name = Vec::new();
-                for (key, _) in keys {
-                    name.clear();
-                    name_of_key(&self.each, key, &mut name);
-                    command.arg(&*name);
-                }
-                for limit in [total, per_key] {
-                    let Limit { each, burst } = limit.unwrap_or(Limit { each: 0, burst: 0 });
-                    command.arg(each).arg(burst);
-                }
-                for (_, wanted) in asked {
-                    command.arg(wanted);
-                }
-            });
-            answer.await
+        let arguments = |command: &mut Cmd| {
+            command.arg(keys.len() + 1).arg(&*self.total);
+            let mut name = Vec::new();
+            for (key, _) in keys {
+                name.clear();
+                name_of_key(&self.each, key, &mut name);
+                command.arg(&*name);
+            }
+            for limit in [total, per_key] {
+                let Limit { each, burst } = limit.unwrap_or(Limit { each: 0, burst: 0 });
+                command.arg(each).arg(burst);
+            }
+            for (_, wanted) in asked {
+                command.arg(wanted);
+            }
         };
-        let answers: Vec<u64> = self.link.with(take).await?;
+        let take = |link: Link| async move { TAKE.run(&link, arguments).await };
+        // Permits that were taken and not answered are lost.
+        let answers: Vec<u64> = self.link.repeat(take).await?;
         let answers = answers.chunks_exact(2).map(|answer| {
             let taken = u32::try_from(answer[0]).ok()?;
             Some((taken, Duration::from_micros(answer[1])))

@@ -25,12 +25,7 @@ pub(super) enum Failure {
 
 impl From<redis::RedisError> for Failure {
     fn from(error: redis::RedisError) -> Self {
-        let is_aborted = error.code() == Some("EXECABORT");
-        let error = RedisError::from(error);
-        match is_aborted && error.kind() != ErrorKind::Denied {
-            true => Self::Unable(error),
-            false => error.into(),
-        }
+        RedisError::from(error).into()
     }
 }
 
@@ -45,6 +40,15 @@ impl From<RedisError> for Failure {
 }
 
 impl Failure {
+    /// Returns the failure of a transaction one of whose commands was refused: nothing was done.
+    pub(super) fn of_transaction(refused: redis::RedisError) -> Self {
+        let error = RedisError::from(refused);
+        match error.kind() {
+            ErrorKind::Denied => error.into(),
+            _ => Self::Unable(error),
+        }
+    }
+
     /// Returns the failure that this is in a cluster, where another part may be well: the client
     /// finds the nodes again, and another connection would not help.
     pub(super) fn in_cluster(self) -> Self {

@@ -103,6 +103,13 @@ impl HeldStreams {
         let_go.chain(held).collect()
     }
 
+    /// Whether no message is handed over, and nothing is left to send.
+    pub(super) fn is_free(&self) -> bool {
+        let ending = self.ending.iter().all(|(teller, _)| teller.is_done());
+        let mut held = self.held.values();
+        ending && held.all(|held| held.owned.is_free() && held.teller.is_done())
+    }
+
     /// Takes the lost generations, if there are any, to report them.
     pub(super) fn take_lost(&mut self) -> Option<Vec<Generation>> {
         (!self.lost.is_empty()).then(|| std::mem::take(&mut self.lost))

@@ -243,9 +243,9 @@ impl StreamLease {
 
     /// Executes commands in one step, if the stream is ours. Returns the answer of each.
     async fn checked(&self, commands: Vec<Cmd>) -> Result<Result<Vec<Value>, Refused>, Failure> {
-        let mut answers = match &self.link {
-            Link::Server(_) => self.in_transaction(commands).await?,
-            Link::Cluster(_) => {
+        let mut answers = match self.link.is_cluster() {
+            false => self.in_transaction(commands).await?,
+            true => {
                 let answers = self.run(&CHECKED, |all| {
                     for command in &commands {
                         all.arg(command.args_iter().count());
@@ -272,9 +272,11 @@ impl StreamLease {
     /// Executes commands as a transaction. A script would convert the entries into its own numbers
     /// and strings and back, which is three times the work for the server. The check is sent with
     /// its whole code: if the server did not know it, the commands behind it would pass.
+    ///
+    /// `MULTI` is not that of the client, whose connection panics in debug builds if it is refused.
     async fn in_transaction(&self, commands: Vec<Cmd>) -> Result<Vec<RedisResult<Value>>, Failure> {
         let mut all = pipe();
-        all.atomic().ignore_errors();
+        all.ignore_errors().cmd("MULTI");
         let Place {
             stream,
             owner,
@@ -290,7 +292,13 @@ impl StreamLease {
         for command in commands {
             all.add_command(command);
         }
-        Ok(all.query_async(&mut self.link.clone()).await?)
+        all.cmd("EXEC");
+        let answers: Vec<RedisResult<Value>> = all.query_async(&mut self.link.clone()).await?;
+        // The first one that was refused says why there is no transaction.
+        let answers: RedisResult<Vec<Value>> = answers.into_iter().collect();
+        let executed = answers.map_err(Failure::of_transaction)?.pop();
+        let executed = list(executed.unwrap_or(Value::Nil)).ok_or_else(incomprehensible)?;
+        Ok(executed.into_iter().map(Value::extract_error).collect())
     }
 
     /// Takes the stream over. Creates it and its group if they do not exist. Restores the progress

@@ -87,7 +87,11 @@ impl Reader<'_> {
                     .tenure
                     .page(above, below, most, PAGE_BYTES, is_take_over);
                 let Paged { page, gone, seen } = page.await??;
-                self.count_gone(gone);
+                let stream = self.tenure.place.number;
+                self.worker.counters.add_gone(stream, gone);
+                if page.end.is_some() {
+                    self.warn_of_gone();
+                }
                 (cursor.paged(page), seen, Step::More)
             }
             Next::Read { above } => {
@@ -145,14 +149,16 @@ impl Reader<'_> {
         }
     }
 
-    fn count_gone(&self, gone: u64) {
-        if gone > 0 {
-            self.worker.counters.add(|counts| counts.bodiless += gone);
+    /// Warns of all entries of a pass at once.
+    fn warn_of_gone(&self) {
+        let place = &self.tenure.place;
+        if let Some(entries) = self.worker.counters.gone_to_say(place.number) {
             tracing::warn!(
                 target: "keylane",
-                stream = %self.tenure.place.name(),
-                entries = gone,
-                "pending entries were deleted or trimmed before they were handled"
+                stream = %place.name(),
+                entries,
+                "pending entries were deleted or trimmed before they were handled, and are lost: \
+                 trim with `StreamBuilder::trim`, and not with `MAXLEN`, `XTRIM` or `XDEL`"
             );
         }
     }

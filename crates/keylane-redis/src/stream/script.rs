@@ -41,8 +41,8 @@ pub(super) async fn run(
     arguments: impl Fn(&mut Cmd),
 ) -> Result<Value, Failure> {
     let answer: Result<Value, Failure> = script.run(link, arguments).await;
-    answer.map_err(|failure| match link {
-        Link::Server(_) => failure,
-        Link::Cluster(_) => failure.in_cluster(),
+    answer.map_err(|failure| match link.is_cluster() {
+        false => failure,
+        true => failure.in_cluster(),
     })
 }

@@ -34,6 +34,10 @@ use crate::error::RedisError;
 /// source returns entries, it does not read them again.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
 
+/// How often the source may connect again by itself, when it holds nothing. A connection that breaks
+/// more often is a failure.
+const AGAIN_EVERY: Duration = Duration::from_secs(60);
+
 /// Streams of Redis or Valkey, as one member of a consumer group.
 ///
 /// It hands over [`RawMessage`]s; [`decode`](Source::decode) makes your messages of them.
@@ -147,6 +151,8 @@ pub struct StreamSource {
     kept: BTreeMap<u32, Arc<Lease>>,
     /// How long to keep them: after that, other processes may do better.
     kept_until: Instant,
+    /// When the source connected again by itself.
+    connected_again_at: Option<Instant>,
 }
 
 impl StreamSource {
@@ -162,6 +168,7 @@ impl StreamSource {
             session: None,
             kept: BTreeMap::new(),
             kept_until: Instant::now(),
+            connected_again_at: None,
         }
     }
 
@@ -191,8 +198,27 @@ impl StreamSource {
         self.session = None;
     }
 
+    /// Connects again after this failure, if nothing is in hand: then no message comes a second
+    /// time, and it is no failure of the source.
+    async fn connect_again(&mut self, failed: RedisError) -> Result<(), SourceError> {
+        let is_rare = self
+            .connected_again_at
+            .is_none_or(|at| at.elapsed() > AGAIN_EVERY);
+        if !(is_rare && failed.breaks_connection() && self.held.is_free()) {
+            return Err(SourceError::failed(failed));
+        }
+        self.connected_again_at = Some(Instant::now());
+        tracing::info!(
+            target: "keylane",
+            source = %self.name(),
+            error = %failed,
+            "the connection was lost while no message was held, connects again"
+        );
+        self.open().await
+    }
+
     /// Processes the news of the tasks.
-    fn follow_news(
+    async fn follow_news(
         &mut self,
         into: &mut Deliveries<RawMessage, StreamPosition>,
     ) -> Result<Option<Received<StreamPosition>>, SourceError> {
@@ -231,7 +257,7 @@ impl StreamSource {
                     into.part_recovered(part);
                     return Ok(Some(Received::Messages));
                 }
-                News::Failed(error) => return Err(SourceError::failed(error)),
+                News::Failed(error) => self.connect_again(error).await?,
             }
         }
     }
@@ -260,8 +286,10 @@ impl StreamSource {
                 None => return Err(SourceError::failed("the tasks of the source have ended")),
             },
             answer = answered(probe) => {
-                answer?.map_err(SourceError::failed)?;
-                return Ok(true);
+                match answer? {
+                    Ok(()) => return Ok(true),
+                    Err(error) => self.inbox.push_back(News::Failed(error)),
+                }
             }
             () = timer => {}
         }
@@ -356,7 +384,7 @@ impl Source for StreamSource {
         // So that the answer arrives in time.
         let probe_at = called_at + until.saturating_duration_since(called_at) / 2;
         loop {
-            if let Some(received) = self.follow_news(into)? {
+            if let Some(received) = self.follow_news(into).await? {
                 return Ok(received);
             }
             if self.rewind_at.is_some_and(|at| at <= Instant::now()) {

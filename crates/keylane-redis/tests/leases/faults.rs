@@ -10,12 +10,14 @@ use futures::future::join_all;
 use keylane_leases::Owner;
 use keylane_leases::error::LeaseLost;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
+use keylane_redis::{Redis, RedisLeases};
+use keylane_testkit::scenario::until_async as until;
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::Direction;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    ByProxy, answered, each_kind, execute, leases, new_namespace, own, shared, store,
+    ByProxy, answered, each_kind, execute, leases, new_namespace, own, proxy, shared, store,
 };
 
 const TTL: Duration = Duration::from_secs(2);
@@ -221,4 +223,58 @@ async fn polled<T, E: std::fmt::Debug>(
         }
     })
     .await
+}
+
+/// Runtimes that have ended, and runtimes that stand still: each call has a connection that works.
+#[test]
+fn a_store_works_in_each_runtime() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let first = runtime();
+    let server = first.block_on(own(RedisKind::Redis7));
+    let (store, owner) = (store(&server.url(), "runtimes"), Owner::random());
+    let mut still = vec![first];
+    for number in 0..12 {
+        let runtime = runtime();
+        let wish = Wish::new(number.to_string(), TTL);
+        let answers = runtime.block_on(store.acquire(&owner, &[wish]));
+        let answers = answers.unwrap_or_else(|error| panic!("{number}: {error}"));
+        assert!(matches!(answers[..], [Answer::Granted(_)]), "{answers:?}");
+        if number % 3 == 0 {
+            still.push(runtime);
+        }
+    }
+}
+
+/// Each call connects again by itself.
+#[tokio::test]
+async fn connections_that_are_lost_while_idle_cost_no_call() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        execute(&server, "CONFIG SET timeout 1").await;
+        let proxy = proxy(server.port()).await;
+        let redis = Redis::at(&format!("redis://127.0.0.1:{}/", proxy.port())).unwrap();
+        let redis = redis.response_timeout(Duration::from_secs(1));
+        let store = RedisLeases::open(&redis, "idle").unwrap();
+        let owner = Owner::random();
+        let granted = async |key: &'static str| {
+            let answers = store.acquire(&owner, &[Wish::new(key, TTL)]).await;
+            let answers = answers.unwrap_or_else(|error| panic!("{kind}, {key}: {error}"));
+            assert!(matches!(answers[..], [Answer::Granted(_)]), "{answers:?}");
+        };
+        granted("first").await;
+        until("the server has closed it", async || {
+            proxy.traffic().open == 0
+        })
+        .await;
+        granted("closed").await;
+        proxy.reset();
+        granted("reset").await;
+        sleep(Duration::from_millis(200)).await;
+        proxy.forget();
+        granted("forgotten").await;
+    })
+    .await;
 }

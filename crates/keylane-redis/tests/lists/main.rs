@@ -9,7 +9,10 @@ mod direct;
 mod faults;
 mod histories;
 mod hostile;
+mod idle;
 mod late;
+#[path = "../shared/logs.rs"]
+mod logs;
 mod model;
 mod names;
 mod plain;

@@ -7,14 +7,14 @@ use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
-use keylane_redis::{ListBuilder, ListQueue};
+use keylane_redis::{ErrorKind, ListBuilder, ListQueue};
 use keylane_testkit::Gate;
 use keylane_testkit::scenario::{boxed, by_key};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, cmd};
 use testkit_servers::{Redis, RedisKind};
 
-use crate::state::check_idle;
+use crate::state::{beside, check_idle};
 use crate::support::{builder, connect, new_name, own, shared, until};
 
 struct Consumed {
@@ -245,4 +245,20 @@ async fn a_wait_for_which_there_is_no_memory_is_said() {
         .await;
         assert_eq!(consumed.intake.stop().await.restarts, 0, "{kind}");
     }
+}
+
+/// Five commands of one call are refused for one reason.
+#[tokio::test]
+async fn what_is_wrong_with_several_commands_is_said_once() {
+    let server = shared(RedisKind::Redis7).await;
+    let name = new_name("typed");
+    for key in ["letters", "owners", "workers"] {
+        let words = ["SET", &beside(&name, key), "text"];
+        server.execute(&words).await.unwrap();
+    }
+    let queue = builder(&server.url(), &name).build().unwrap();
+    let error = queue.status().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    let said = error.to_string();
+    assert_eq!(said.matches("WRONGTYPE").count(), 1, "{said}");
 }

@@ -1,8 +1,11 @@
 //! A server that cannot be asked.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use keylane_redis::{ErrorKind, Quota, TryAcquireError, WhenAway};
+use keylane_redis::{ErrorKind, Quota, Redis, SharedRate, TryAcquireError, WhenAway};
+use keylane_testkit::scenario::until_async as until;
+use testkit_servers::proxy::Proxy;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{Running, Starts, assert_within, builder, calls, each_kind, execute, own};
@@ -177,6 +180,32 @@ async fn a_refused_password_is_an_error() {
         assert_eq!(error.kind(), ErrorKind::Denied, "{kind}: {error}");
         let shown = format!("{error} {error:?} {rate:?}");
         assert!(!shown.contains("c4n4ry"), "{shown}");
+    })
+    .await;
+}
+
+/// The server, or a network, ends connections that are idle.
+#[tokio::test]
+async fn connections_that_are_lost_while_idle_refuse_no_permit() {
+    each_kind(async |kind| {
+        let server = own(kind).await;
+        execute(&server, "CONFIG SET timeout 1").await;
+        let proxy = Proxy::to((Ipv4Addr::LOCALHOST, server.port()).into());
+        let proxy = proxy.await.unwrap();
+        let redis = Redis::at(&format!("redis://127.0.0.1:{}/", proxy.port())).unwrap();
+        let rate = SharedRate::builder(&redis, "idle").total(Quota::per_second(1_000));
+        let rate = rate.borrow(0).keep(KEEP).build().unwrap();
+        rate.try_acquire("key").await.unwrap();
+        until("the server has closed it", async || {
+            proxy.traffic().open == 0
+        })
+        .await;
+        rate.try_acquire("key").await.unwrap();
+        proxy.reset();
+        rate.try_acquire("key").await.unwrap();
+        sleep(Duration::from_millis(200)).await;
+        proxy.forget();
+        rate.acquire("key").await.unwrap();
     })
     .await;
 }

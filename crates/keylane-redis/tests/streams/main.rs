@@ -13,11 +13,16 @@ mod faults;
 mod fences;
 mod fields;
 mod histories;
+mod idle;
+#[path = "../shared/logs.rs"]
+mod logs;
 mod names;
 mod order;
 mod parts;
 mod processes;
 mod rebalances;
+mod sentinels;
 mod sinks;
 mod support;
+mod trimmed;
 mod unable;

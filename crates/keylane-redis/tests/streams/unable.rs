@@ -132,6 +132,28 @@ async fn what_a_removed_consumer_had_comes_again_after_a_take_over_that_has_fail
     }
 }
 
+/// A transaction that is refused at its first word: the connection goes on, and the error says why.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_whose_transactions_are_refused_fails_alone() {
+    for kind in RedisKind::ALL {
+        let server = shared(kind).await;
+        let (client, user) = (Client::to(&server).await, new_name("user"));
+        let name = new_name("multi");
+        allow(&client, &user, &[&name]).await;
+        forbid(&client, &user, "-multi").await;
+        let of_user = builder(&url(&server, &user), "g").stream(name.clone());
+        let consumed = consume(of_user.build().unwrap());
+        add(&client, &name, 0..3).await;
+        let part = consumed.has_failed(&name).await;
+        assert!(part.why.contains("NOPERM"), "{kind}: {part:?}");
+        allow(&client, &user, &[&name]).await;
+        consumed.handles(&name, 0..3).await;
+        consumed.recovers().await;
+        acked(&client, &[name]).await;
+        assert_eq!(consumed.intake.stop().await.restarts, 0, "{kind}");
+    }
+}
+
 /// The node that has this key.
 async fn node_of(cluster: &RedisCluster, key: &str) -> usize {
     for node in 0..cluster.nodes().len() {

@@ -16,6 +16,9 @@ pub(super) struct Faults {
     pub(super) refuses: bool,
     /// The number of resets. A connection that was accepted at another number is over.
     pub(super) resets: u64,
+    /// How often all connections were forgotten. One that was accepted at another number passes no
+    /// byte.
+    pub(super) forgets: u64,
     pub(super) accepted: u64,
     pub(super) refused: u64,
     pub(super) open: u64,

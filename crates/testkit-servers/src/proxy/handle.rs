@@ -127,6 +127,12 @@ impl Proxy {
         self.change(|faults| faults.resets += 1);
     }
 
+    /// Forgets all connections, as a NAT does with idle ones: no byte passes on them any more, and
+    /// none of them is closed before a [`reset`](Self::reset). New connections work.
+    pub fn forget(&self) {
+        self.change(|faults| faults.forgets += 1);
+    }
+
     /// Resets a connection once, in the middle of its traffic. From now on so many bytes pass in
     /// this direction, counted over all connections; then the connection that carries the last of
     /// them is reset. Others go on. With 0, it is the next connection that has a byte to pass.

@@ -30,16 +30,20 @@ pub(super) enum Step {
 pub(super) struct Link {
     faults: Arc<watch::Sender<Faults>>,
     resets: u64,
+    forgets: u64,
 }
 
 impl Link {
     /// Admits a connection. Returns `None` if it is refused.
     pub(super) fn admit(faults: &Arc<watch::Sender<Faults>>) -> Option<Self> {
         let mut admitted = None;
-        change(faults, |faults| admitted = faults.admit());
-        admitted.map(|resets| Self {
+        change(faults, |faults| {
+            admitted = faults.admit().map(|resets| (resets, faults.forgets));
+        });
+        admitted.map(|(resets, forgets)| Self {
             faults: Arc::clone(faults),
             resets,
+            forgets,
         })
     }
 
@@ -49,6 +53,11 @@ impl Link {
 
     pub(super) fn is_reset(&self, faults: &Faults) -> bool {
         faults.resets != self.resets
+    }
+
+    /// Whether no byte passes in this direction, for now or ever.
+    pub(super) fn is_cut(&self, faults: &Faults, direction: Direction) -> bool {
+        faults.is_cut(direction) || faults.forgets != self.forgets
     }
 
     /// Writes the part of `bytes` that may pass. The faults are locked meanwhile: no byte passes
@@ -63,6 +72,10 @@ impl Link {
         let mut outcome = Err(Reset);
         change(&self.faults, |faults| {
             if self.is_reset(faults) {
+                return;
+            }
+            if self.is_cut(faults, direction) {
+                outcome = Ok(Step::Wait(None));
                 return;
             }
             let now = Instant::now();
@@ -85,7 +98,8 @@ impl Link {
     /// Waits until this direction is not cut.
     pub(super) async fn heals(&self, direction: Direction) -> Result<(), Reset> {
         let mut watch = self.watch();
-        let healed = watch.wait_for(|faults| self.is_reset(faults) || !faults.is_cut(direction));
+        let healed =
+            watch.wait_for(|faults| self.is_reset(faults) || !self.is_cut(faults, direction));
         let faults = healed.await.expect("the link holds a sender");
         if self.is_reset(&faults) {
             return Err(Reset);

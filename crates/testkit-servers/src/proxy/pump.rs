@@ -78,7 +78,7 @@ impl<'a> Pump<'a> {
                 if self.link.is_reset(&faults) {
                     return Err(Reset);
                 }
-                faults.is_cut(self.direction)
+                self.link.is_cut(&faults, self.direction)
             };
 
             let (mut wakes_at, mut is_blocked) = (None, false);

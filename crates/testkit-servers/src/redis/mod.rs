@@ -5,6 +5,8 @@
 //!  execute() ── RESP, no client ──►   │
 //!                                     └─ replication ──► Redis, replica_of the first
 //!
+//!  RedisSentinels ── watch a primary and its replicas, and promote one of them
+//!
 //!  RedisCluster ──► node 0: slots 0 to 5460 ── bus ── node 1 ── bus ── node 2
 //! ```
 //!
@@ -22,6 +24,9 @@ pub use builder::{Fsync, RedisBuilder};
 
 mod cluster;
 pub use cluster::RedisCluster;
+
+mod sentinels;
+pub use sentinels::RedisSentinels;
 
 mod wheels;
 pub use wheels::fetch;

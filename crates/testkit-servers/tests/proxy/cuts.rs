@@ -149,3 +149,19 @@ async fn no_byte_passes_after_cut_has_returned() {
     drop(stop);
     traffic.await.unwrap();
 }
+
+#[tokio::test]
+async fn connections_that_are_forgotten_stay_silent_and_new_ones_work() {
+    let rig = Rig::new().await;
+    let (mut client, mut served) = rig.connect().await;
+    rig.proxy.forget();
+    client.write_all(b"question").await.unwrap();
+    served.write_all(b"answer").await.unwrap();
+    let (mut new_client, mut new_served) = rig.connect().await;
+    passes(&mut new_client, &mut new_served, b"hello").await;
+    rig.proxy.heal();
+    is_silent(&mut client).await;
+    is_silent(&mut served).await;
+    rig.proxy.reset();
+    is_reset(&mut client).await;
+}

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use testkit_servers::{Fsync, Redis, RedisCluster, RedisKind, ServerError};
+use testkit_servers::{Fsync, Redis, RedisCluster, RedisKind, RedisSentinels, ServerError};
 
 use crate::killed::{self, State};
 use crate::processes::{is_dead, refuses, state, tree};
@@ -318,4 +318,37 @@ mod redis_8 {
 
 mod valkey_9 {
     redis_tests!(Valkey9);
+}
+
+#[tokio::test]
+async fn sentinels_promote_a_replica() {
+    for (kind, count) in [
+        (RedisKind::Redis7, 1),
+        (RedisKind::Redis8, 3),
+        (RedisKind::Valkey9, 1),
+    ] {
+        let primary = Redis::builder(kind).password("secret");
+        let primary = primary.start().await.unwrap();
+        let replica = Redis::builder(kind).password("secret").replica_of(&primary);
+        let replica = replica.start().await.unwrap();
+        let sentinels = RedisSentinels::start(&primary, count).await.unwrap();
+        assert_eq!(sentinels.urls().len(), count);
+        assert_eq!(sentinels.primary().await, Some(primary.port()), "{kind}");
+        if count > 1 {
+            sentinels.kill(0).await.unwrap();
+        }
+        primary.kill().await.unwrap();
+        let named = || async { format!("{:?}", sentinels.primary().await) };
+        let port = format!("Some({})", replica.port());
+        eventually(named, |named| named == port).await;
+        let role = || done(&replica, "ROLE");
+        eventually(role, |role| role.starts_with("master")).await;
+        if count > 1 {
+            primary.start_again().await.unwrap();
+            let role = || done(&primary, "ROLE");
+            eventually(role, |role| role.starts_with("slave")).await;
+            sentinels.start_again(0).await.unwrap();
+            eventually(named, |named| named == port).await;
+        }
+    }
 }

@@ -94,6 +94,11 @@ impl<T> Owned<T> {
         self.has_returned = true;
     }
 
+    /// Whether no entry is open.
+    pub(crate) fn is_free(&self) -> bool {
+        self.open.is_empty()
+    }
+
     pub(crate) fn is_open(&self, id: EntryId) -> bool {
         self.open.contains(&id)
     }

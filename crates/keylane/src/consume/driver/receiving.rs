@@ -103,11 +103,15 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
         let all: Vec<u32> = found.iter().map(|(slot, _)| *slot).collect();
         // If a function of the user panics that did not do so before, none of them is right.
         let others = caught(|| inlet.take_read(lane, found)).unwrap_or(all);
+        let has_failed = !others.is_empty();
         missing.extend(others);
         if !missing.is_empty() {
             let is_missing = |slot: Option<u32>| slot.is_some_and(|slot| missing.contains(&slot));
             let missing = inlet.extract(is_missing);
-            core.unreadable(missing);
+            match has_failed {
+                true => core.unreadable(missing),
+                false => core.missing(missing),
+            }
         }
     }
 }

@@ -107,6 +107,12 @@ impl<P: Clone + PartialEq> Core<P> {
     pub(in super::super) fn unreadable(&mut self, slots: Vec<u32>) {
         let why = "the source could not read some waiting messages again";
         self.actions.report_failure(Severity::Error, why.to_owned());
+        self.missing(slots);
+    }
+
+    /// The source does not have these deferred messages any more, which is no failure: it says so
+    /// itself.
+    pub(in super::super) fn missing(&mut self, slots: Vec<u32>) {
         self.actions.push(Action::GiveBack(slots, Unplaced::None));
     }
 }

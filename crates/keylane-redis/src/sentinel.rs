@@ -1,0 +1,48 @@
+//! Sentinels: servers that know which server is the primary.
+
+use redis::sentinel::{Sentinel, SentinelNodeConnectionInfo};
+use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult};
+
+use crate::error::RedisError;
+use crate::link::tcp_settings;
+
+/// The Sentinels of a primary.
+#[derive(Clone)]
+pub(crate) struct Sentinels {
+    nodes: Vec<ConnectionInfo>,
+    /// The name that the Sentinels have for the primary.
+    name: String,
+    /// The user and the database of the primary.
+    login: SentinelNodeConnectionInfo,
+}
+
+impl Sentinels {
+    /// Returns `None` for an address that has another form, or if there is none.
+    pub(crate) fn new<'a>(nodes: impl IntoIterator<Item = &'a str>, primary: &str) -> Option<Self> {
+        let nodes = nodes.into_iter().map(|node| {
+            let node = node.into_connection_info()?;
+            Ok(node.set_tcp_settings(tcp_settings()))
+        });
+        let nodes = nodes.collect::<RedisResult<Vec<_>>>().ok()?;
+        let primary = primary.into_connection_info().ok()?;
+        let ConnectionAddr::Tcp(name, _) = primary.addr() else {
+            return None;
+        };
+        let login = SentinelNodeConnectionInfo::default()
+            .set_redis_connection_info(primary.redis_settings().clone())
+            .set_tcp_settings(tcp_settings());
+        (!nodes.is_empty()).then(|| Self {
+            nodes,
+            name: name.clone(),
+            login,
+        })
+    }
+
+    /// Asks the Sentinels for the primary, and the primary for its role.
+    pub(crate) async fn primary(&self) -> Result<Client, RedisError> {
+        let mut sentinel = Sentinel::build(self.nodes.clone())?;
+        Ok(sentinel
+            .async_master_for(&self.name, Some(&self.login))
+            .await?)
+    }
+}

@@ -1,0 +1,68 @@
+//! Connections that are lost while nothing is in hand.
+
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keylane::OnExhausted;
+use keylane::consume::IntakeState;
+use keylane::source::RawMessage;
+use keylane_redis::{Redis, StreamSource};
+use keylane_testkit::scenario::{boxed, by_key};
+use testkit_servers::RedisKind;
+use testkit_servers::proxy::Proxy;
+use tracing::Level;
+
+use crate::logs::Logs;
+use crate::support::{Client, own, until};
+
+/// A server with a limit for idle clients, a network that closes connections, and one that forgets
+/// them: the source goes on, and it is no failure.
+#[tokio::test]
+async fn an_idle_source_connects_again() {
+    let server = own(RedisKind::Redis7).await;
+    let client = Client::to(&server).await;
+    client.run::<()>(&["CONFIG", "SET", "timeout", "1"]).await;
+    let target = (Ipv4Addr::LOCALHOST, server.port()).into();
+    for (number, lose) in [Proxy::reset, Proxy::forget].into_iter().enumerate() {
+        let name = format!("idle-{number}");
+        let proxy = Proxy::to(target).await.unwrap();
+        let redis = Redis::at(&format!("redis://127.0.0.1:{}", proxy.port())).unwrap();
+        let redis = redis.response_timeout(Duration::from_secs(1));
+        let logs = Logs::record();
+        let handled = Arc::<Mutex<Vec<String>>>::default();
+        let theirs = Arc::clone(&handled);
+        let consumer = by_key()
+            .on_exhausted(OnExhausted::Halt)
+            .spawn(boxed(move |raw: RawMessage| {
+                let payload = String::from_utf8(raw.payload.to_vec()).unwrap();
+                theirs.lock().unwrap().push(payload);
+                async { Ok(()) }
+            }))
+            .unwrap();
+        let source = StreamSource::builder(&redis, "g").stream(name.clone());
+        let source = source.build().unwrap();
+        let watch = source.watch();
+        let intake = consumer.consume(source).unwrap();
+        until("it owns the stream", async || watch.counts().owned == 1).await;
+        let opened = proxy.traffic().accepted;
+        // Longer than the server lets a client be idle.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        lose(&proxy);
+        until("it is connected again", async || {
+            proxy.traffic().accepted >= opened + 2
+        })
+        .await;
+        let client = Client::to(&server).await;
+        client.add(&name, "a", "late").await;
+        until("it is handled", async || {
+            !handled.lock().unwrap().is_empty()
+        })
+        .await;
+        let stats = intake.stats();
+        assert_eq!(stats.state, IntakeState::Running);
+        assert_eq!((stats.last_error, stats.restarts), (None, 0));
+        assert_eq!(logs.at(Level::ERROR), [""; 0]);
+        intake.stop().await;
+    }
+}
