@@ -1,11 +1,11 @@
 //! Variables that an operator has set for all sessions of a server.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane_leases::store::{Answer, LeaseStore, Owner, Wish};
 use keylane_sql::error::OpenError;
 use keylane_sql::{Database, Settings, SqlInbox, SqlLeases, Tables, sqlx};
+use keylane_testkit::Lines;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Executor, MySqlPool};
 
@@ -134,34 +134,18 @@ async fn settings_with_which_a_crash_loses_data_are_in_the_log() {
             Kind::MariaDb => format!("set global {setting} = {value}"),
         };
         place.execute(set).await;
-        let lines = Lines::default();
-        let into = lines.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || into.clone());
+        let lines = Lines::new();
+        let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
         let logs = tracing::subscriber::set_default(subscriber.finish());
         let database = Database::connect(&place.address).await.unwrap();
         let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
         inbox.unwrap();
         drop(logs);
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        assert!(text.contains("WARN") && text.contains(setting), "{text}");
+        let text = lines.with(setting).concat();
+        assert!(text.contains("WARN"), "{:?}", lines.all());
         assert!(
             !text.contains("secret") && text.contains("set it to"),
             "{text}"
         );
-    }
-}
-
-/// What is logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
