@@ -134,10 +134,13 @@ impl SqlError {
         }
     }
 
-    pub(crate) fn read_only() -> Self {
+    pub(crate) fn read_only(why: &str) -> Self {
         Self {
             kind: ErrorKind::ReadOnly,
-            message: "the transaction was read-only".to_owned(),
+            message: format!(
+                "{why}; promote it, set `default_transaction_read_only` or `read_only` to off, or \
+                 connect to the primary"
+            ),
         }
     }
 
@@ -177,6 +180,9 @@ impl From<sqlx::Error> for SqlError {
             _ => ErrorKind::Other,
         };
         let message = match &error {
+            E::Database(error) if kind == ErrorKind::ReadOnly => {
+                return Self::read_only(error.message());
+            }
             E::Database(error) => error.message().to_owned(),
             // It quotes the address.
             E::Configuration(_) => "its address is not valid".to_owned(),

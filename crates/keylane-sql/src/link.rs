@@ -51,7 +51,7 @@ impl<DB: Database> Lent<DB> {
     /// Closes a session that can only read.
     pub(crate) fn close_read_only(self) -> SqlError {
         self.close_idle();
-        SqlError::read_only()
+        SqlError::read_only("the transaction was read-only")
     }
 
     fn told<T>(&self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {

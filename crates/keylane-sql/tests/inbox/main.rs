@@ -22,6 +22,7 @@ mod rights;
 mod secrets;
 mod sessions;
 mod source;
+mod standby;
 mod store;
 mod transactions;
 mod uncommitted;
