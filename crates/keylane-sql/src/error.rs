@@ -119,10 +119,18 @@ impl SqlError {
         Self {
             kind: ErrorKind::Address,
             message:
-                "it must have the form postgres://user:password@host:port/database; in the user \
-                and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as \
+                "it must have the form postgres://user:password@host:port/database, or with several \
+                hosts: first:5432,second:5432; in the user and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as \
                 %25"
                 .to_owned(),
+        }
+    }
+
+    /// Returns the error for servers that take no writes.
+    pub(crate) fn attributes() -> Self {
+        Self {
+            kind: ErrorKind::Address,
+            message: "`target_session_attrs` must be `read-write` or `primary`".to_owned(),
         }
     }
 

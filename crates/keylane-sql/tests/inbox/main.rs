@@ -10,6 +10,7 @@ mod faults;
 mod fencing;
 mod histories;
 mod hostile;
+mod hosts;
 mod keyless;
 mod leaving;
 mod letters;
