@@ -11,6 +11,7 @@ mod fencing;
 mod histories;
 mod hostile;
 mod hosts;
+mod idle;
 mod keyless;
 mod leaving;
 mod letters;

@@ -5,15 +5,9 @@ use keylane_testkit::Lines;
 use keylane_testkit::scenario::{until, until_async};
 use testkit_servers::Postgres;
 
-use crate::rig::{Log, Own, Work, Worker, message};
+use crate::rig::{Log, Own, Work, Worker, log_to, message};
 use crate::sessions::set_read_only;
 use crate::support::{Kind, Place};
-
-/// On one thread, so that all of it is logged to these lines.
-fn log_to(lines: &Lines) -> tracing::subscriber::DefaultGuard {
-    let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
-    tracing::subscriber::set_default(subscriber.finish())
-}
 
 #[tokio::test]
 async fn a_source_on_a_standby_works_once_that_is_promoted() {

@@ -11,7 +11,7 @@ use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Executor, MySqlPool};
 use testkit_servers::MariaDb;
 
-use crate::rig::{Log, Own, Work, Worker, message, until};
+use crate::rig::{Log, Own, Work, Worker, log_to, message, until};
 use crate::support::{Kind, Place};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -144,8 +144,7 @@ async fn settings_with_which_a_crash_loses_data_are_in_the_log() {
         let place = server.place().await.migrated().await;
         set_lossy(&place, setting, value).await;
         let lines = Lines::new();
-        let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
-        let logs = tracing::subscriber::set_default(subscriber.finish());
+        let logs = log_to(&lines);
         let database = Database::connect(&place.address).await.unwrap();
         let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
         inbox.unwrap();
@@ -166,8 +165,7 @@ async fn a_setting_that_is_changed_while_a_source_runs_is_in_the_log() {
         let server = Own::start(kind).await;
         let place = server.place().await.migrated().await;
         let lines = Lines::new();
-        let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
-        let logs = tracing::subscriber::set_default(subscriber.finish());
+        let logs = log_to(&lines);
         let worker = Worker::start(&place.address, 0, &Log::default(), Work::new()).await;
         set_lossy(&place, setting, value).await;
         assert!(lines.with(setting).is_empty());
@@ -189,8 +187,7 @@ async fn a_binary_log_that_is_not_synced_is_in_the_log() {
     let server = MariaDb::start_primary().await.unwrap();
     let place = Place::at(Kind::MariaDb, server.create_database().await.unwrap()).await;
     let lines = Lines::new();
-    let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
-    let logs = tracing::subscriber::set_default(subscriber.finish());
+    let logs = log_to(&lines);
     let place = place.migrated().await;
     place.inbox().await;
     drop(logs);
