@@ -1,46 +1,21 @@
 //! What `RUST_LOG` shows of a dispatcher: the lines that an operator reads.
 
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane::{Dispatcher, Retry};
+use keylane_testkit::Lines;
 use keylane_testkit::scenario::paused;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
-
-/// What was written.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
 
 /// The lines of one message that fails once, with this filter.
 fn lines_with(filter: &str) -> Vec<String> {
-    let lines = Lines::default();
+    let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         .with_span_events(FmtSpan::CLOSE)
         .without_time()
-        .with_writer(lines.clone())
+        .with_writer(lines.writer())
         .finish();
     let _on = tracing::subscriber::set_default(subscriber);
     paused().block_on(async {
@@ -58,8 +33,7 @@ fn lines_with(filter: &str) -> Vec<String> {
         orders.send(7).await.unwrap();
         orders.drain().await;
     });
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    text.lines().map(str::to_owned).collect()
+    lines.all()
 }
 
 #[test]

@@ -152,16 +152,19 @@ impl Keeper {
                 }
                 self.shared.renewed(&claims, answers, sent);
             }
-            Done::Released(released, answer) => {
+            Done::Released(mut released, Ok(())) => {
                 self.releasing -= 1;
-                if let Err(error) = answer {
-                    // They run out at the store, each after its time to live.
+                released.iter_mut().for_each(Released::tell);
+            }
+            Done::Released(released, Err(error)) => {
+                self.releasing -= 1;
+                if !released.iter().all(Released::is_again) {
                     tracing::warn!(
                         %error, leases = released.len(),
-                        "leases were not released: each one ends when it runs out"
+                        "leases were not released, will retry: each one ends when it runs out"
                     );
                 }
-                released.into_iter().for_each(Released::done);
+                self.shared.not_released(released);
             }
         }
     }

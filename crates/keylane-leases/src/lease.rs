@@ -118,7 +118,8 @@ impl Lease {
     /// Releases the lease, and waits until the store has the release: another process can have the
     /// key when this returns.
     ///
-    /// If the store cannot be reached, the lease runs out there after its time to live.
+    /// If the store cannot be reached, this returns all the same. The release is tried again in the
+    /// background until the lease has run out there, after its time to live.
     ///
     /// # Cancel safety
     ///

@@ -101,7 +101,8 @@ impl Leases {
     /// The lease is renewed after a third of that time; or later, up to a half, if 10 seconds
     /// remain in which a failed renewal can be repeated.
     ///
-    /// If callers in several processes wait, any may be next.
+    /// If callers in several processes wait, any may be next. Of those in one process, one asks the
+    /// store, and the others wait behind it.
     ///
     /// # Errors
     ///
@@ -116,14 +117,25 @@ impl Leases {
         ttl: Duration,
     ) -> Result<Lease, AcquireError> {
         let wish = wish(key, ttl)?;
+        let mut turn = None;
         loop {
             self.handle.shared.expire();
             let place = Arc::clone(&self.handle.shared.places).acquire_owned().await;
             let place = place.map_err(|_| AcquireError::Closed)?;
-            match self.ask(wish.clone(), place).await {
+            let refusal = match self.ask(wish.clone(), place).await {
                 Ok(lease) => return Ok(lease),
-                Err(Refusal::Here { freed, .. }) => freed.freed().await,
-                Err(Refusal::Error(AcquireError::Taken { remaining })) => {
+                Err(refusal) => refusal,
+            };
+            if turn.is_none() && refusal.is_taken() {
+                let (mine, has_waited) = self.handle.shared.turns.turn(&wish.key).await;
+                turn = Some(mine);
+                if has_waited {
+                    continue;
+                }
+            }
+            match refusal {
+                Refusal::Here { freed, .. } => freed.freed().await,
+                Refusal::Error(AcquireError::Taken { remaining }) => {
                     let pause = self.pause().min(remaining).max(LEAST_PAUSE);
                     let mut has_ended = self.handle.has_ended.clone();
                     tokio::select! {
@@ -131,7 +143,7 @@ impl Leases {
                         _ = has_ended.changed() => {}
                     }
                 }
-                Err(Refusal::Error(error)) => return Err(error),
+                Refusal::Error(error) => return Err(error),
             }
         }
     }

@@ -39,6 +39,13 @@
 //
 // **May two callers in one process have a key?**
 // The second one does not ask: the store would grant the lease to the same owner (`Table::ask`).
+//
+// **What do many callers cost that wait for one key of another process?**
+// One of them asks. The others wait behind it, in their order (`turns.rs`).
+//
+// **What if a release fails?**
+// It is tried again while the lease would be held there, so that its key is not blocked for long
+// after a short fault (`Shared::not_released`).
 
 mod leases;
 pub use leases::Leases;
@@ -69,6 +76,7 @@ pub mod conformance;
 
 mod keeper;
 mod shared;
+mod turns;
 mod validity;
 
 pub use async_trait::async_trait;

@@ -1,6 +1,6 @@
 //! The state that the holders of leases share with the task that renews them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,13 +11,18 @@ use tokio::time::Instant;
 
 use crate::error::{AcquireError, LeaseLost, StoreError};
 use crate::store::{Answer, Claim, Owner, Token, Wish};
-use crate::table::{Kept, Table};
+use crate::table::{Kept, Table, pause};
+use crate::turns::Turns;
 use crate::validity::{ValiditySender, ValidityWatch};
 
 pub(crate) struct Shared {
     pub(crate) owner: Owner,
     /// One place for each lease that is held or requested.
     pub(crate) places: Arc<Semaphore>,
+    /// The callers that wait for keys.
+    pub(crate) turns: Turns,
+    /// The most releases that are to be tried again.
+    most: usize,
     /// Wakes the task: there is something new in the state.
     pub(crate) wake: Notify,
     /// How many leases were lost: each counts after its holder was notified.
@@ -34,6 +39,8 @@ struct State {
     /// Leases that were in the table, and take no place any more. The store takes them in batches.
     /// They are bounded because the same store granted each of them before.
     released: VecDeque<Released>,
+    /// Releases that have failed, by the time of their next try.
+    again: BTreeMap<Instant, Vec<Released>>,
     stage: Stage,
 }
 
@@ -61,6 +68,10 @@ pub(crate) struct Asked {
 pub(crate) struct Released {
     pub(crate) claim: Claim,
     told: Option<oneshot::Sender<()>>,
+    /// When it has run out at the store.
+    until: Instant,
+    /// How often the release has failed.
+    failed: u32,
 }
 
 /// A lease that was granted. It is released when it is dropped.
@@ -81,11 +92,23 @@ pub(crate) enum Refusal {
     Error(AcquireError),
 }
 
+impl Refusal {
+    /// Returns whether the key may be free later.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(
+            self,
+            Self::Here { .. } | Self::Error(AcquireError::Taken { .. })
+        )
+    }
+}
+
 impl Shared {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             owner: Owner::random(),
             places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            turns: Turns::default(),
+            most,
             wake: Notify::new(),
             losses: AtomicU64::new(0),
             state: Mutex::default(),
@@ -162,6 +185,9 @@ impl Shared {
             // No caller waits for a single one.
             state.tell_store(claim, None);
         }
+        // The last try.
+        let again = std::mem::take(&mut state.again);
+        state.released.extend(again.into_values().flatten());
         let asked = std::mem::take(&mut state.asked);
         drop(state);
         drop(terms);
@@ -174,7 +200,7 @@ impl Shared {
     /// Returns whether there is no work left, now or later, except calls in progress.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
-        let is_idle = state.asked.is_empty() && state.released.is_empty();
+        let is_idle = state.asked.is_empty() && state.released.is_empty() && state.again.is_empty();
         match state.stage {
             Stage::Open => false,
             Stage::Left => is_idle && state.table.is_empty(),
@@ -184,7 +210,9 @@ impl Shared {
 
     /// Returns when the next work is due.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.state().table.next()
+        let state = self.state();
+        let again = state.again.keys().next().copied();
+        state.table.next().into_iter().chain(again).min()
     }
 
     pub(crate) fn take_asked(&self, most: usize) -> Vec<Asked> {
@@ -195,8 +223,34 @@ impl Shared {
 
     pub(crate) fn take_released(&self, most: usize) -> Vec<Released> {
         let mut state = self.state();
+        let now = Instant::now();
+        while let Some(first) = state
+            .again
+            .first_entry()
+            .filter(|first| *first.key() <= now)
+        {
+            let again = first.remove();
+            state.released.extend(again);
+        }
         let most = most.min(state.released.len());
         state.released.drain(..most).collect()
+    }
+
+    /// Records that the store has not released these leases, or not answered. Each is tried again
+    /// while it would be held there.
+    pub(crate) fn not_released(&self, released: Vec<Released>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let mut again: usize = state.again.values().map(Vec::len).sum();
+        for mut one in released {
+            one.tell();
+            let at = now + pause(one.claim.ttl) * 2_u32.saturating_pow(one.failed.min(16));
+            one.failed += 1;
+            if state.stage != Stage::Closed && at < one.until && again < self.most {
+                again += 1;
+                state.again.entry(at).or_default().push(one);
+            }
+        }
     }
 
     /// Reports leases that have run out: a holder may know it, and ask again, before the task does.
@@ -326,7 +380,13 @@ impl Shared {
 impl State {
     /// Queues the release of a lease that is not held any more.
     fn tell_store(&mut self, claim: Claim, told: Option<oneshot::Sender<()>>) {
-        self.released.push_back(Released { claim, told });
+        let until = Instant::now() + claim.ttl;
+        self.released.push_back(Released {
+            claim,
+            told,
+            until,
+            failed: 0,
+        });
     }
 
     fn forget(&mut self, key: &Bytes) {
@@ -348,9 +408,14 @@ impl Drop for Grant {
 }
 
 impl Released {
-    /// Ends the release: the store has it, or could not be reached.
-    pub(crate) fn done(self) {
-        if let Some(told) = self.told {
+    /// Returns whether an earlier try has failed.
+    pub(crate) fn is_again(&self) -> bool {
+        self.failed > 0
+    }
+
+    /// Tells the caller that the store has it, or could not be reached.
+    pub(crate) fn tell(&mut self) {
+        if let Some(told) = self.told.take() {
             // If the caller is gone, the lease is released all the same.
             let _ = told.send(());
         }

@@ -45,9 +45,14 @@ fn renew_at(sent: Instant, ttl: Duration) -> Instant {
     sent + latest.clamp(ttl / 3, ttl / 2)
 }
 
+/// Returns the pause before a failed call about a lease is repeated.
+pub(crate) fn pause(ttl: Duration) -> Duration {
+    (ttl / 30).clamp(Duration::from_millis(10), Duration::from_secs(1))
+}
+
 /// Returns when to repeat a failed renewal.
 fn retry_at(now: Instant, ttl: Duration) -> Instant {
-    now + (ttl / 30).clamp(Duration::from_millis(10), Duration::from_secs(1))
+    now + pause(ttl)
 }
 
 /// The leases of one owner.

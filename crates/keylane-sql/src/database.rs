@@ -1,21 +1,13 @@
 //! A database of either kind.
 
 use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions, MySqlPool, PgPool};
+use sqlx::{MySql, MySqlPool, PgPool, Postgres};
 
+use crate::addresses::servers;
+use crate::connections::Connections;
 use crate::error::SqlError;
-use crate::session;
-
-/// How long a call waits for a connection.
-const ACQUIRE: Duration = Duration::from_secs(5);
-
-/// How long it takes at most to learn why no connection comes.
-const WHY: Duration = Duration::from_secs(1);
+use crate::session::{Options, Server};
 
 /// A database: PostgreSQL, MySQL or MariaDB. It is cheap to clone.
 ///
@@ -36,8 +28,8 @@ pub struct Database(pub(crate) Pool);
 
 #[derive(Clone)]
 pub(crate) enum Pool {
-    Postgres(PgPool),
-    MySql(MySqlPool),
+    Postgres(Connections<Postgres>),
+    MySql(Connections<MySql>),
 }
 
 impl Database {
@@ -49,6 +41,13 @@ impl Database {
     /// `sql_select_limit` is not set, and `sql_mode` is strict. Time limits for statements and
     /// locks, and the `search_path`, stay as they are. What such a limit ends is tried again.
     ///
+    /// An address may name several servers:
+    /// `postgres://worker:secret@db1:5432,db2:5432/orders`, also with
+    /// `target_session_attrs=read-write`. Connections are made to the one that takes writes. If it
+    /// cannot be reached any more, or takes no writes, all are asked, and new connections are made
+    /// to the one that does. A replica of MySQL or MariaDB must have `read_only` set. With a pool
+    /// of your own, use a name or a proxy that leads to the primary instead.
+    ///
     /// # Errors
     ///
     /// Returns [`SqlError`] if the address is not valid, or if nothing answers there within 5
@@ -57,26 +56,12 @@ impl Database {
         let scheme = address.split(':').next().unwrap_or_default();
         match scheme {
             "postgres" | "postgresql" => {
-                let options = PgConnectOptions::from_str(address);
-                let options = options.map_err(|_| SqlError::unreadable_address())?;
-                let pool = PgPoolOptions::new()
-                    .acquire_timeout(ACQUIRE)
-                    .after_connect(|session, _| Box::pin(session::set_postgres(session)));
-                match pool.connect_with(options.clone()).await {
-                    Err(sqlx::Error::PoolTimedOut) => Err(why(options.connect()).await),
-                    pool => Ok(Self::postgres(pool?)),
-                }
+                let servers = options::<Postgres>(address)?;
+                Ok(Self(Pool::Postgres(Connections::to(servers).await?)))
             }
             "mysql" | "mariadb" => {
-                let options = MySqlConnectOptions::from_str(address);
-                let options = options.map_err(|_| SqlError::unreadable_address())?;
-                let pool = MySqlPoolOptions::new()
-                    .acquire_timeout(ACQUIRE)
-                    .after_connect(|session, _| Box::pin(session::set_mysql(session)));
-                match pool.connect_with(options.clone()).await {
-                    Err(sqlx::Error::PoolTimedOut) => Err(why(options.connect()).await),
-                    pool => Ok(Self::mysql(pool?)),
-                }
+                let servers = options::<MySql>(address)?;
+                Ok(Self(Pool::MySql(Connections::to(servers).await?)))
             }
             // Without a colon it may be a password.
             _ if !address.contains("://") => Err(SqlError::unreadable_address()),
@@ -86,53 +71,39 @@ impl Database {
 
     /// Uses a pool of your own.
     pub fn postgres(pool: PgPool) -> Self {
-        Self(Pool::Postgres(pool))
+        Self(Pool::Postgres(Connections::of(pool)))
     }
 
     /// Uses a pool of your own, for MySQL or MariaDB. Its sessions must be set as
     /// [`connect`](Self::connect) does it, except the isolation: this is checked when leases or an
     /// inbox are opened.
     pub fn mysql(pool: MySqlPool) -> Self {
-        Self(Pool::MySql(pool))
+        Self(Pool::MySql(Connections::of(pool)))
     }
 
     /// Returns the most connections that the pool opens.
     pub(crate) fn most(&self) -> u32 {
         match &self.0 {
-            Pool::Postgres(pool) => pool.options().get_max_connections(),
-            Pool::MySql(pool) => pool.options().get_max_connections(),
-        }
-    }
-
-    /// Returns where it is, for the log.
-    pub(crate) fn place(&self) -> String {
-        match &self.0 {
-            Pool::Postgres(pool) => {
-                let options = pool.connect_options();
-                format!("{}:{}", options.get_host(), options.get_port())
-            }
-            Pool::MySql(pool) => {
-                let options = pool.connect_options();
-                format!("{}:{}", options.get_host(), options.get_port())
-            }
+            Pool::Postgres(of) => of.pool.options().get_max_connections(),
+            Pool::MySql(of) => of.pool.options().get_max_connections(),
         }
     }
 
     /// Closes the connections once those in use have come back.
     pub async fn close(&self) {
         match &self.0 {
-            Pool::Postgres(pool) => pool.close().await,
-            Pool::MySql(pool) => pool.close().await,
+            Pool::Postgres(of) => of.pool.close().await,
+            Pool::MySql(of) => of.pool.close().await,
         }
     }
 }
 
-/// Returns the reason why a pool could not connect: the pool only says that it could not.
-async fn why<C>(connect: impl Future<Output = Result<C, sqlx::Error>>) -> SqlError {
-    match tokio::time::timeout(WHY, connect).await {
-        Ok(Err(error)) => error.into(),
-        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut.into(),
-    }
+/// Returns how to connect to each server of an address.
+fn options<DB: Server>(address: &str) -> Result<Vec<Options<DB>>, SqlError> {
+    let servers = servers(address)?;
+    let options = servers.iter().map(|address| address.parse());
+    let options: Result<Vec<_>, _> = options.collect();
+    options.map_err(|_: sqlx::Error| SqlError::unreadable_address())
 }
 
 impl fmt::Debug for Database {

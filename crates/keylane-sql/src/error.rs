@@ -119,10 +119,18 @@ impl SqlError {
         Self {
             kind: ErrorKind::Address,
             message:
-                "it must have the form postgres://user:password@host:port/database; in the user \
-                and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as \
+                "it must have the form postgres://user:password@host:port/database, or with several \
+                hosts: first:5432,second:5432; in the user and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as \
                 %25"
                 .to_owned(),
+        }
+    }
+
+    /// Returns the error for servers that take no writes.
+    pub(crate) fn attributes() -> Self {
+        Self {
+            kind: ErrorKind::Address,
+            message: "`target_session_attrs` must be `read-write` or `primary`".to_owned(),
         }
     }
 
@@ -134,10 +142,13 @@ impl SqlError {
         }
     }
 
-    pub(crate) fn read_only() -> Self {
+    pub(crate) fn read_only(why: &str) -> Self {
         Self {
             kind: ErrorKind::ReadOnly,
-            message: "the transaction was read-only".to_owned(),
+            message: format!(
+                "{why}; promote it, set `default_transaction_read_only` or `read_only` to off, or \
+                 connect to the primary"
+            ),
         }
     }
 
@@ -177,6 +188,9 @@ impl From<sqlx::Error> for SqlError {
             _ => ErrorKind::Other,
         };
         let message = match &error {
+            E::Database(error) if kind == ErrorKind::ReadOnly => {
+                return Self::read_only(error.message());
+            }
             E::Database(error) => error.message().to_owned(),
             // It quotes the address.
             E::Configuration(_) => "its address is not valid".to_owned(),

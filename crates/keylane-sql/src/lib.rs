@@ -31,6 +31,8 @@ pub use inbox::{
 
 pub mod error;
 
+mod addresses;
+mod connections;
 mod link;
 mod literals;
 mod migrations;

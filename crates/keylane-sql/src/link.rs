@@ -1,9 +1,11 @@
 //! A connection that its pool lends for one call.
 
+use keylane_connector::Hazard;
 use sqlx::pool::PoolConnection;
-use sqlx::{Database, Pool};
 
-use crate::error::{ErrorKind, SqlError, is_of_session};
+use crate::connections::Connections;
+use crate::error::{OpenError, SettingError, SqlError, is_of_session};
+use crate::session::Server;
 
 /// A connection for one call.
 ///
@@ -11,18 +13,73 @@ use crate::error::{ErrorKind, SqlError, is_of_session};
 /// does not know of, and the next user of the connection would be inside it too (sqlx issue 4385).
 /// So a connection goes back only when its call has ended; otherwise it is closed, and the server
 /// rolls back.
-pub(crate) struct Lent<DB: Database> {
+pub(crate) struct Lent<DB: Server> {
     connection: Option<PoolConnection<DB>>,
-    pool: Pool<DB>,
+    of: Connections<DB>,
 }
 
-impl<DB: Database> Lent<DB> {
-    pub(crate) async fn from(pool: &Pool<DB>) -> Result<Self, SqlError> {
-        let connection = pool.acquire().await?;
-        Ok(Self {
-            connection: Some(connection),
-            pool: pool.clone(),
-        })
+impl<DB: Server> Lent<DB> {
+    /// Lends a connection. Now and then the settings of the server are checked on it before, and
+    /// what is wrong is warned about.
+    pub(crate) async fn from(connections: &Connections<DB>) -> Result<Self, SqlError> {
+        let lent = Self::unchecked(connections).await?;
+        if !connections.is_check_due() {
+            return Ok(lent);
+        }
+        let (lent, judged) = lent.judged().await?;
+        if let Err(SettingError {
+            variable,
+            value,
+            why,
+        }) = judged
+        {
+            let hazard = Hazard {
+                setting: variable.to_owned(),
+                value,
+                remedy: why,
+            };
+            hazard.warn(&connections.place());
+        }
+        Ok(lent)
+    }
+
+    /// Checks the settings of the server and of a session, unless that was done a moment ago.
+    pub(crate) async fn check(connections: &Connections<DB>) -> Result<(), OpenError> {
+        if !connections.is_check_due() && connections.is_sound() {
+            return Ok(());
+        }
+        let (lent, judged) = Self::unchecked(connections).await?.judged().await?;
+        lent.end(Ok(()))?;
+        Ok(judged?)
+    }
+
+    async fn unchecked(connections: &Connections<DB>) -> Result<Self, SqlError> {
+        let of = connections.clone();
+        match of.pool.acquire().await {
+            Ok(connection) => Ok(Self {
+                connection: Some(connection),
+                of,
+            }),
+            Err(error) => {
+                // Idle connections that do not answer are lent again, one after the other.
+                if matches!(error, sqlx::Error::PoolTimedOut) {
+                    of.close_idle();
+                }
+                let error = error.into();
+                of.heard(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn judged(mut self) -> Result<(Self, Result<(), SettingError>), SqlError> {
+        match DB::read(self.get()).await {
+            Ok(values) => {
+                let judged = self.of.judge(values);
+                Ok((self, judged))
+            }
+            Err(error) => self.end_or_close(Err(error)),
+        }
     }
 
     pub(crate) fn get(&mut self) -> &mut DB::Connection {
@@ -37,7 +94,7 @@ impl<DB: Database> Lent<DB> {
         if !result.as_ref().is_err_and(is_of_session) {
             self.connection.take();
         }
-        self.told(result)
+        result.map_err(|error| self.told(error.into()))
     }
 
     /// Ends the call with this result. After an error the connection is closed.
@@ -45,41 +102,25 @@ impl<DB: Database> Lent<DB> {
         if result.is_ok() {
             self.connection.take();
         }
-        self.told(result)
+        result.map_err(|error| self.told(error.into()))
     }
 
     /// Closes a session that can only read.
     pub(crate) fn close_read_only(self) -> SqlError {
-        self.close_idle();
-        SqlError::read_only()
+        self.told(SqlError::read_only("the transaction was read-only"))
     }
 
-    fn told<T>(&self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
-        result.map_err(|error| {
-            let error = SqlError::from(error);
-            if error.kind() == ErrorKind::ReadOnly {
-                self.close_idle();
-            }
-            error
-        })
-    }
-
-    /// Closes the idle connections, which would get the same answer as this session: they began
-    /// while the database took no writes, or belong to a server that was the primary. They are
-    /// alive, so the pool would go on to lend them.
-    fn close_idle(&self) {
-        for _ in 0..self.pool.size() {
-            let Some(idle) = self.pool.try_acquire() else {
-                break;
-            };
-            drop(idle.detach());
-        }
+    fn told(&self, error: SqlError) -> SqlError {
+        self.of.heard(&error);
+        error
     }
 }
 
-impl<DB: Database> Drop for Lent<DB> {
+impl<DB: Server> Drop for Lent<DB> {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
+            // The call may have been given up because the server does not answer.
+            self.of.look();
             drop(connection.detach());
         }
     }

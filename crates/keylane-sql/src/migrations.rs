@@ -8,7 +8,6 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::link::Lent;
-use crate::session;
 use crate::tables::{Quote, Tables};
 
 /// The statements of one migration. They can be repeated: MySQL commits after each of them.
@@ -97,23 +96,10 @@ impl Database {
 
     /// Checks a session, and warns of settings with which the database loses data.
     async fn check_session(&self) -> Result<(), OpenError> {
-        let lossy = match &self.0 {
-            Pool::Postgres(pool) => {
-                let mut connection = Lent::from(pool).await?;
-                let lossy = session::lossy_postgres(connection.get()).await;
-                connection.end(lossy)?
-            }
-            Pool::MySql(pool) => {
-                let mut connection = Lent::from(pool).await?;
-                let checked = session::check_mysql(connection.get()).await;
-                connection.end(checked)??;
-                let mut connection = Lent::from(pool).await?;
-                let lossy = session::lossy_mysql(connection.get()).await;
-                connection.end(lossy)?
-            }
-        };
-        session::warn(&self.place(), lossy);
-        Ok(())
+        match &self.0 {
+            Pool::Postgres(pool) => Lent::check(pool).await,
+            Pool::MySql(pool) => Lent::check(pool).await,
+        }
     }
 
     async fn version(&self, tables: &Tables) -> Result<u32, SqlError> {

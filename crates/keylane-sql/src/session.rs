@@ -1,150 +1,242 @@
-//! What the sessions of a database must be set to, whatever the operator has set for all sessions.
+//! What the sessions of a database must be set to, whatever the operator has set for all sessions,
+//! and what its server must be set to.
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use keylane_connector::Hazard;
-use sqlx::{AssertSqlSafe, Executor, MySqlConnection, PgConnection};
+use sqlx::{
+    AssertSqlSafe, Connection, Database, Executor, MySql, MySqlConnection, PgConnection, Postgres,
+    Row,
+};
 
 use crate::error::SettingError;
 
-/// Transactions at the default level of PostgreSQL.
-const POSTGRES: &str = "set session characteristics as transaction isolation level read committed";
+/// Where a server is, and how to connect.
+pub(crate) type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
-/// A variable of a session in MySQL and MariaDB.
-struct Variable {
+/// A variable of a server or of its sessions.
+pub(crate) struct Variable {
     name: &'static str,
-    /// What [`Database::connect`](crate::Database::connect) sets.
-    value: &'static str,
-    /// What is wrong with another value. `None`: it can be used.
+    /// The expression that reads it.
+    read: &'static str,
+    /// What [`Database::connect`](crate::Database::connect) sets in each session. `None`: only an
+    /// operator sets it, and it is warned about.
+    set: Option<&'static str>,
+    /// What is wrong with a value. `None`: it can be used.
     harm: fn(&str) -> Option<&'static str>,
 }
 
-const MYSQL: &[Variable] = &[
-    Variable {
-        name: "autocommit",
-        value: "1",
-        harm: |value| (!is_on(value)).then_some("what is written is not committed: set it to 1"),
-    },
-    Variable {
-        name: "completion_type",
-        value: "0",
-        harm: |value| {
-            let is_chained = value != "NO_CHAIN" && value != "0";
-            is_chained.then_some("a commit begins another transaction: set it to NO_CHAIN")
+/// A kind of database.
+pub(crate) trait Server: Database {
+    const VARIABLES: &'static [Variable];
+
+    /// Sets a session.
+    fn set(session: &mut Self::Connection) -> BoxFuture<'_, Result<(), sqlx::Error>>;
+
+    /// Reads the variables, in their order, in one query.
+    fn read(session: &mut Self::Connection) -> BoxFuture<'_, Result<Vec<String>, sqlx::Error>>;
+
+    /// Returns whether the server takes writes.
+    fn takes_writes(session: &mut Self::Connection) -> BoxFuture<'_, Result<bool, sqlx::Error>>;
+
+    /// Returns where a server is, for the log.
+    fn place(options: &Options<Self>) -> String;
+}
+
+/// Transactions at the default level of PostgreSQL.
+const ISOLATION: &str = "set session characteristics as transaction isolation level read committed";
+
+/// With what a server loses what it has confirmed.
+fn is_off(value: &str) -> Option<&'static str> {
+    (value == "off").then_some("a crash loses what was confirmed: set it to on")
+}
+
+impl Server for Postgres {
+    const VARIABLES: &'static [Variable] = &[
+        Variable {
+            name: "fsync",
+            read: "current_setting('fsync')",
+            set: None,
+            harm: is_off,
         },
-    },
-    Variable {
-        name: "sql_safe_updates",
-        value: "0",
-        harm: |value| is_on(value).then_some("updates of many rows are refused: set it to 0"),
-    },
-    Variable {
-        name: "sql_select_limit",
-        value: "18446744073709551615",
-        harm: |value| {
-            let is_limited = value != "18446744073709551615";
-            is_limited.then_some("answers are cut off: set it to 18446744073709551615")
+        Variable {
+            name: "full_page_writes",
+            read: "current_setting('full_page_writes')",
+            set: None,
+            harm: is_off,
         },
-    },
-    Variable {
-        name: "sql_mode",
-        value: "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,\
-                PIPES_AS_CONCAT'",
-        harm: |value| {
-            let is_strict = value.contains("STRICT_TRANS_TABLES")
-                || value.contains("STRICT_ALL_TABLES")
-                || value.contains("TRADITIONAL");
-            match is_strict {
-                true if value.contains("EMPTY_STRING_IS_NULL") => {
-                    Some("empty values become null: remove EMPTY_STRING_IS_NULL")
+        Variable {
+            name: "synchronous_commit",
+            read: "current_setting('synchronous_commit')",
+            set: None,
+            harm: is_off,
+        },
+    ];
+
+    fn set(session: &mut PgConnection) -> BoxFuture<'_, Result<(), sqlx::Error>> {
+        async move { session.execute(ISOLATION).await.map(drop) }.boxed()
+    }
+
+    fn read(session: &mut PgConnection) -> BoxFuture<'_, Result<Vec<String>, sqlx::Error>> {
+        let variables = Self::VARIABLES.iter().map(|one| one.read);
+        let text = format!("select {}", Vec::from_iter(variables).join(", "));
+        async move {
+            let row = sqlx::query(AssertSqlSafe(text)).fetch_one(session).await?;
+            let columns = 0..row.len();
+            columns.map(|column| row.try_get(column)).collect()
+        }
+        .boxed()
+    }
+
+    fn takes_writes(session: &mut PgConnection) -> BoxFuture<'_, Result<bool, sqlx::Error>> {
+        let read = sqlx::query_scalar("select current_setting('transaction_read_only') = 'off'");
+        read.fetch_one(session).boxed()
+    }
+
+    fn place(options: &Options<Self>) -> String {
+        format!("{}:{}", options.get_host(), options.get_port())
+    }
+}
+
+impl Server for MySql {
+    const VARIABLES: &'static [Variable] = &[
+        Variable {
+            name: "autocommit",
+            read: "@@session.autocommit",
+            set: Some("1"),
+            harm: |value| {
+                (!is_on(value)).then_some("what is written is not committed: set it to 1")
+            },
+        },
+        Variable {
+            name: "completion_type",
+            read: "@@session.completion_type",
+            set: Some("0"),
+            harm: |value| {
+                let is_chained = value != "NO_CHAIN" && value != "0";
+                is_chained.then_some("a commit begins another transaction: set it to NO_CHAIN")
+            },
+        },
+        Variable {
+            name: "sql_safe_updates",
+            read: "@@session.sql_safe_updates",
+            set: Some("0"),
+            harm: |value| is_on(value).then_some("updates of many rows are refused: set it to 0"),
+        },
+        Variable {
+            name: "sql_select_limit",
+            read: "@@session.sql_select_limit",
+            set: Some("18446744073709551615"),
+            harm: |value| {
+                let is_limited = value != "18446744073709551615";
+                is_limited.then_some("answers are cut off: set it to 18446744073709551615")
+            },
+        },
+        Variable {
+            name: "sql_mode",
+            read: "@@session.sql_mode",
+            set: Some(
+                "'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,\
+                 PIPES_AS_CONCAT'",
+            ),
+            harm: |value| {
+                let is_strict = value.contains("STRICT_TRANS_TABLES")
+                    || value.contains("STRICT_ALL_TABLES")
+                    || value.contains("TRADITIONAL");
+                match is_strict {
+                    true if value.contains("EMPTY_STRING_IS_NULL") => {
+                        Some("empty values become null: remove EMPTY_STRING_IS_NULL")
+                    }
+                    true => None,
+                    false => Some("values that are too long are cut off: add STRICT_TRANS_TABLES"),
                 }
-                true => None,
-                false => Some("values that are too long are cut off: add STRICT_TRANS_TABLES"),
-            }
+            },
         },
-    },
-];
+        Variable {
+            name: "innodb_flush_log_at_trx_commit",
+            read: "@@global.innodb_flush_log_at_trx_commit",
+            set: None,
+            harm: is_not_one,
+        },
+        // The recovery after a crash takes back what the binary log has not. A server without
+        // replicas may have none.
+        Variable {
+            name: "sync_binlog",
+            read: "if(@@global.log_bin, @@global.sync_binlog, 1)",
+            set: None,
+            harm: is_not_one,
+        },
+    ];
+
+    fn set(session: &mut MySqlConnection) -> BoxFuture<'_, Result<(), sqlx::Error>> {
+        let variables = Self::VARIABLES.iter();
+        let variables =
+            variables.filter_map(|one| Some(format!("session {} = {}", one.name, one.set?)));
+        let variables = Vec::from_iter(variables).join(", ");
+        let text =
+            format!("set {variables}; set session transaction isolation level repeatable read");
+        async move { session.execute(AssertSqlSafe(text)).await.map(drop) }.boxed()
+    }
+
+    fn read(session: &mut MySqlConnection) -> BoxFuture<'_, Result<Vec<String>, sqlx::Error>> {
+        let variables = Self::VARIABLES.iter();
+        let variables = variables.map(|one| format!("cast({} as char)", one.read));
+        let text = format!("select {}", Vec::from_iter(variables).join(", "));
+        async move {
+            let row = sqlx::query(AssertSqlSafe(text)).fetch_one(session).await?;
+            let columns = 0..row.len();
+            columns.map(|column| row.try_get(column)).collect()
+        }
+        .boxed()
+    }
+
+    fn takes_writes(session: &mut MySqlConnection) -> BoxFuture<'_, Result<bool, sqlx::Error>> {
+        let read = sqlx::query_scalar("select cast(@@global.read_only as char) in ('0', 'OFF')");
+        read.fetch_one(session).boxed()
+    }
+
+    fn place(options: &Options<Self>) -> String {
+        format!("{}:{}", options.get_host(), options.get_port())
+    }
+}
 
 /// MariaDB shows a switch as a word, and MySQL as a number.
 fn is_on(value: &str) -> bool {
     matches!(value, "1" | "ON")
 }
 
-/// Sets a session of PostgreSQL.
-pub(crate) async fn set_postgres(session: &mut PgConnection) -> Result<(), sqlx::Error> {
-    session.execute(POSTGRES).await.map(drop)
+fn is_not_one(value: &str) -> Option<&'static str> {
+    (value != "1").then_some("a crash loses what was confirmed: set it to 1")
 }
 
-/// Sets a session of MySQL or MariaDB.
-pub(crate) async fn set_mysql(session: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    let variables = MYSQL.iter();
-    let variables = variables.map(|one| format!("{} = {}", one.name, one.value));
-    let variables = Vec::from_iter(variables).join(", ");
-    let text = format!("set {variables}; set session transaction isolation level repeatable read");
-    session.execute(AssertSqlSafe(text)).await.map(drop)
-}
-
-/// Checks a session of MySQL or MariaDB.
-pub(crate) async fn check_mysql(session: &mut MySqlConnection) -> Result<Checked, sqlx::Error> {
-    for Variable { name, harm, .. } in MYSQL {
-        let text = format!("select cast(@@session.{name} as char)");
-        let value = sqlx::query_scalar::<_, String>(AssertSqlSafe(text));
-        let value = value.fetch_one(&mut *session).await?;
-        if let Some(why) = harm(&value) {
-            let variable = *name;
-            return Ok(Err(SettingError {
-                variable,
+/// Judges the values of variables. Returns the settings with which the server loses what it has
+/// confirmed. Pure.
+///
+/// # Errors
+///
+/// [`SettingError`] if the session cannot be used.
+pub(crate) fn judge(
+    variables: &[Variable],
+    values: Vec<String>,
+) -> Result<Vec<Hazard>, SettingError> {
+    let mut hazards = Vec::new();
+    for (variable, value) in variables.iter().zip(values) {
+        match ((variable.harm)(&value), variable.set) {
+            (None, _) => {}
+            (Some(remedy), None) => hazards.push(Hazard {
+                setting: variable.name.to_owned(),
                 value,
-                why,
-            }));
+                remedy,
+            }),
+            (Some(why), Some(_)) => {
+                let variable = variable.name;
+                return Err(SettingError {
+                    variable,
+                    value,
+                    why,
+                });
+            }
         }
     }
-    Ok(Ok(()))
+    Ok(hazards)
 }
-
-const POSTGRES_HAZARDS: &str = "
-    select setting, value from (values
-        ('fsync', current_setting('fsync')),
-        ('full_page_writes', current_setting('full_page_writes')),
-        ('synchronous_commit', current_setting('synchronous_commit'))
-    ) as settings (setting, value)
-    where value = 'off'";
-
-const MYSQL_HAZARDS: &str = "
-    select setting, value from (
-        select 'innodb_flush_log_at_trx_commit' as setting,
-            cast(@@innodb_flush_log_at_trx_commit as char) as value
-    ) as settings
-    where value <> '1'";
-
-/// Returns the settings with which PostgreSQL loses what it has confirmed.
-pub(crate) async fn lossy_postgres(session: &mut PgConnection) -> Result<Lossy, sqlx::Error> {
-    let read = sqlx::query_as(POSTGRES_HAZARDS);
-    read.fetch_all(session).await
-}
-
-/// Returns the settings with which MySQL or MariaDB loses what it has confirmed.
-pub(crate) async fn lossy_mysql(session: &mut MySqlConnection) -> Result<Lossy, sqlx::Error> {
-    let read = sqlx::query_as(MYSQL_HAZARDS);
-    read.fetch_all(session).await
-}
-
-/// Warns of settings with which a database loses what it has confirmed.
-pub(crate) fn warn(database: &str, lossy: Lossy) {
-    for (setting, value) in lossy {
-        let remedy = match setting.as_str() {
-            "innodb_flush_log_at_trx_commit" => "a crash loses what was confirmed: set it to 1",
-            _ => "a crash loses what was confirmed: set it to on",
-        };
-        let hazard = Hazard {
-            setting,
-            value,
-            remedy,
-        };
-        hazard.warn(database);
-    }
-}
-
-/// Settings and their values.
-type Lossy = Vec<(String, String)>;
-
-/// Whether a session can be used.
-pub(crate) type Checked = Result<(), SettingError>;

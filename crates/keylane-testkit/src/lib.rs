@@ -63,6 +63,7 @@ mod events;
 mod gate;
 mod history;
 mod letters;
+mod lines;
 mod script;
 
 pub mod conformance;
@@ -76,4 +77,5 @@ pub use events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 pub use gate::{Arrivals, Gate, Pass};
 pub use history::{History, Sending};
 pub use letters::{Letter, LetterBox, LetterRefused};
+pub use lines::Lines;
 pub use script::{Act, Cue, Script, ScriptError, Scripted};

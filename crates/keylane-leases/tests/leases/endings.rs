@@ -113,3 +113,48 @@ async fn a_forgotten_lease_runs_on_until_the_close() {
     here.close().await;
     let _ = there.try_acquire("key", TTL).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_is_tried_again() {
+    for mood in [Mood::Fails, Mood::Panics] {
+        let (store, here, there) = two();
+        let leases = [
+            here.acquire("a", TTL).await.unwrap(),
+            here.acquire("b", TTL).await.unwrap(),
+        ];
+        store.is(mood);
+        for lease in leases {
+            lease.release().await;
+        }
+        store.is(Mood::Well);
+        // Long before they run out.
+        sleep(TTL / 10).await;
+        for name in ["a", "b"] {
+            let _ = there.try_acquire(name, TTL).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_tried_again_until_the_lease_has_run_out() {
+    let (store, here, _there) = two();
+    let lease = here.acquire("key", TTL).await.unwrap();
+    store.is(Mood::Fails);
+    lease.release().await;
+    sleep(TTL).await;
+    let tries = store.released.lock().unwrap().len();
+    assert!((3..=10).contains(&tries), "{tries}");
+    sleep(TTL * 10).await;
+    assert_eq!(store.released.lock().unwrap().len(), tries, "it is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_tries_a_failed_release_once_more() {
+    let (store, here, there) = two();
+    let lease = here.acquire("key", TTL).await.unwrap();
+    store.is(Mood::Fails);
+    lease.release().await;
+    store.is(Mood::Well);
+    here.close().await;
+    let _ = there.try_acquire("key", TTL).await.unwrap();
+}

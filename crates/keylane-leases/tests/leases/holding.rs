@@ -127,3 +127,34 @@ fn a_lease_may_be_dropped_on_any_thread() {
     });
     drop(store);
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_of_many_that_wait_for_a_key_asks_the_store() {
+    const WAITERS: usize = 20;
+    let (store, here, there) = two();
+    let lease = there.acquire("key", TTL).await.unwrap();
+    let waits = (0..WAITERS).map(|_| {
+        let here = here.clone();
+        tokio::spawn(async move { drop(here.acquire("key", TTL).await.unwrap()) })
+    });
+    let waits = Vec::from_iter(waits);
+    let calls = || store.asked.lock().unwrap().len();
+    settle().await;
+    let before = calls();
+    assert!(
+        before <= 1 + 2,
+        "one for each holder, and one that waits: {before}"
+    );
+    sleep(TTL).await;
+    // Each looks again after 375 milliseconds at the earliest.
+    let (calls, most) = (calls() - before, TTL.as_millis() as usize / 375);
+    assert!(calls <= most, "{calls} calls, at most {most} of one caller");
+    // One that goes away is no burden for the others.
+    waits[0].abort();
+    waits[7].abort();
+    drop(lease);
+    for (at, waits) in waits.into_iter().enumerate() {
+        let granted = waits.await;
+        assert!(granted.is_ok() || at == 0 || at == 7, "{at}: {granted:?}");
+    }
+}

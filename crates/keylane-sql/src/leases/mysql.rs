@@ -9,9 +9,10 @@ use std::collections::HashMap;
 
 use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
 use sqlx::mysql::MySqlRow;
-use sqlx::{AssertSqlSafe, MySqlPool, Row};
+use sqlx::{AssertSqlSafe, MySql, Row};
 
 use super::row::{id_of, in_order, start_of, taken};
+use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::link::Lent;
 use crate::literals::{hex, joined};
@@ -19,14 +20,14 @@ use crate::tables::{Quote, Tables};
 use crate::times::micros;
 
 pub(super) struct Leases {
-    pool: MySqlPool,
+    connections: Connections<MySql>,
     tables: Tables,
 }
 
 impl Leases {
-    pub(super) fn new(pool: MySqlPool, tables: &Tables) -> Self {
+    pub(super) fn new(connections: Connections<MySql>, tables: &Tables) -> Self {
         Self {
-            pool,
+            connections,
             tables: tables.clone(),
         }
     }
@@ -129,7 +130,7 @@ impl Leases {
             commit";
         let mut removed = 0;
         loop {
-            let mut connection = Lent::from(&self.pool).await?;
+            let mut connection = Lent::from(&self.connections).await?;
             let deleted = sqlx::raw_sql(self.text(delete));
             let deleted = deleted.execute(connection.get()).await;
             let rows = connection.end_or_close(deleted)?.rows_affected();
@@ -142,7 +143,7 @@ impl Leases {
 
     /// Returns the rows of the answers by their ids.
     async fn rows(&self, text: &str) -> Result<HashMap<Vec<u8>, MySqlRow>, SqlError> {
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let rows = sqlx::raw_sql(self.text(text))
             .fetch_all(connection.get())
             .await;

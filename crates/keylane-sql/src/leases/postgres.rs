@@ -4,9 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
-use sqlx::{AssertSqlSafe, PgPool, Row};
+use sqlx::{AssertSqlSafe, Postgres, Row};
 
 use super::row::{id_of, start_of, taken};
+use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::link::Lent;
 use crate::tables::{Quote, Tables};
@@ -24,7 +25,7 @@ const RELEASE: &str = include_str!("sql/release.sql");
 const REMOVE_OLD: &str = include_str!("sql/remove_old.sql");
 
 pub(super) struct Leases {
-    pool: PgPool,
+    connections: Connections<Postgres>,
     acquire: Arc<str>,
     renew: Arc<str>,
     release: Arc<str>,
@@ -32,10 +33,10 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn new(pool: PgPool, tables: &Tables) -> Self {
+    pub(super) fn new(connections: Connections<Postgres>, tables: &Tables) -> Self {
         let text = |template| Arc::from(tables.statement(template, Quote::Postgres));
         Self {
-            pool,
+            connections,
             acquire: text(ACQUIRE),
             renew: text(RENEW),
             release: text(RELEASE),
@@ -51,7 +52,7 @@ impl Leases {
         let ids: Vec<Vec<u8>> = wishes.iter().map(|wish| id_of(&wish.key)).collect();
         let starts: Vec<Vec<u8>> = wishes.iter().map(|wish| start_of(&wish.key)).collect();
         let ttls: Vec<i64> = wishes.iter().map(|wish| micros(wish.ttl)).collect();
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let rows = sqlx::query(AssertSqlSafe(Arc::clone(&self.acquire)))
             .bind(owner.as_str())
             .bind(&ids)
@@ -82,7 +83,7 @@ impl Leases {
     ) -> Result<Vec<bool>, SqlError> {
         let ids: Vec<Vec<u8>> = claims.iter().map(|claim| id_of(&claim.key)).collect();
         let ttls: Vec<i64> = claims.iter().map(|claim| micros(claim.ttl)).collect();
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let rows = sqlx::query(AssertSqlSafe(Arc::clone(&self.renew)))
             .bind(owner.as_str())
             .bind(&ids)
@@ -97,7 +98,7 @@ impl Leases {
 
     pub(super) async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), SqlError> {
         let ids: Vec<Vec<u8>> = claims.iter().map(|claim| id_of(&claim.key)).collect();
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let released = sqlx::query(AssertSqlSafe(Arc::clone(&self.release)))
             .bind(owner.as_str())
             .bind(ids)
@@ -110,7 +111,7 @@ impl Leases {
     pub(super) async fn remove_old(&self) -> Result<u64, SqlError> {
         let (mut after, mut removed) = (Some(Vec::new()), 0);
         while let Some(last) = after.take() {
-            let mut connection = Lent::from(&self.pool).await?;
+            let mut connection = Lent::from(&self.connections).await?;
             let row = sqlx::query(AssertSqlSafe(Arc::clone(&self.remove_old)))
                 .bind::<Vec<u8>>(last)
                 .fetch_one(connection.get())

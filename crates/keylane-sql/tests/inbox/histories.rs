@@ -9,7 +9,7 @@ use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Received, Settl
 use keylane_sql::error::CommitError;
 use keylane_sql::{Claim, Committed, SourceSettings, SqlPosition, SqlSource};
 use testkit_servers::proxy::Proxy;
-use testkit_servers::{MariaDb, Postgres, ServerError};
+use testkit_servers::{MariaDb, Postgres};
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{Log, Own, TTL, What, Work, Worker, message, until};
@@ -25,13 +25,13 @@ const FIRST: u64 = 10_000;
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// A primary, a standby that follows it, and the address that leads to one of them.
-enum Pair {
+pub(crate) enum Pair {
     Postgres(Postgres, Postgres),
     MariaDb(MariaDb, MariaDb),
 }
 
 impl Pair {
-    async fn start(kind: Kind) -> Self {
+    pub(crate) async fn start(kind: Kind) -> Self {
         match kind {
             Kind::Postgres => {
                 let primary = Postgres::start_primary().await.unwrap();
@@ -46,14 +46,14 @@ impl Pair {
         }
     }
 
-    fn ports(&self) -> (u16, u16) {
+    pub(crate) fn ports(&self) -> (u16, u16) {
         match self {
             Self::Postgres(primary, standby) => (primary.port(), standby.port()),
             Self::MariaDb(primary, standby) => (primary.port(), standby.port()),
         }
     }
 
-    async fn create_database(&self) -> String {
+    pub(crate) async fn create_database(&self) -> String {
         let created = match self {
             Self::Postgres(primary, _) => primary.create_database().await,
             Self::MariaDb(primary, _) => primary.create_database().await,
@@ -62,7 +62,7 @@ impl Pair {
     }
 
     /// Waits until the standby has what the primary had when this was called.
-    async fn until_same(&self, address: &str, query: &str) {
+    pub(crate) async fn until_same(&self, address: &str, query: &str) {
         let name = address.rsplit_once('/').unwrap().1;
         let ask = async |is_standby: bool| match (self, is_standby) {
             (Self::Postgres(one, _), false) => one.execute(name, query).await,
@@ -86,22 +86,35 @@ impl Pair {
         told.unwrap();
     }
 
+    pub(crate) async fn kill_primary(&self) {
+        let killed = match self {
+            Self::Postgres(primary, _) => primary.kill().await,
+            Self::MariaDb(primary, _) => primary.kill().await,
+        };
+        killed.unwrap();
+    }
+
+    pub(crate) async fn promote(&self) {
+        let promoted = match self {
+            Self::Postgres(_, standby) => standby.promote().await,
+            Self::MariaDb(_, standby) => standby.promote().await,
+        };
+        promoted.unwrap();
+        self.set_read_only(false).await;
+    }
+
+    /// Whether the standby takes writes. One of PostgreSQL takes none until it is promoted.
+    pub(crate) async fn set_read_only(&self, is_read_only: bool) {
+        if let Self::MariaDb(_, standby) = self {
+            let set = format!("set global read_only = {}", u8::from(is_read_only));
+            standby.execute("mysql", &set).await.unwrap();
+        }
+    }
+
     /// The primary dies, and the standby has its place.
     async fn fail_over(&self, proxy: &Proxy) {
-        let done: Result<(), ServerError> = async {
-            match self {
-                Self::Postgres(primary, standby) => {
-                    primary.kill().await?;
-                    standby.promote().await
-                }
-                Self::MariaDb(primary, standby) => {
-                    primary.kill().await?;
-                    standby.promote().await
-                }
-            }
-        }
-        .await;
-        done.unwrap();
+        self.kill_primary().await;
+        self.promote().await;
         let (_, port) = self.ports();
         proxy.point_to(local(port));
         proxy.reset();

@@ -19,6 +19,7 @@ use keylane_inbox::NewMessage;
 use keylane_sql::{
     Database, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, Tables, sqlx,
 };
+use keylane_testkit::Lines;
 use keylane_testkit::scenario::by_key;
 pub(crate) use keylane_testkit::scenario::until_within as until;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
@@ -162,7 +163,16 @@ impl Work {
 impl Worker {
     pub(crate) async fn start(address: &str, number: usize, log: &Log, work: Work) -> Self {
         let database = Database::connect(address).await.unwrap();
-        let opened = SqlInbox::open(&database, &Tables::new(), work.settings).await;
+        Self::start_in(&database, number, log, work).await
+    }
+
+    pub(crate) async fn start_in(
+        database: &Database,
+        number: usize,
+        log: &Log,
+        work: Work,
+    ) -> Self {
+        let opened = SqlInbox::open(database, &Tables::new(), work.settings).await;
         let inbox = opened.unwrap();
         let handler = {
             let log = log.clone();
@@ -253,6 +263,12 @@ impl Drop for Attempt {
 /// Returns the source with its messages decoded, which come out as they were.
 pub(crate) fn decoded(source: SqlSource) -> impl Source<Message = RawMessage> {
     source.decode(|raw| Ok(raw.clone()))
+}
+
+/// On one thread, so that all of it is logged to these lines.
+pub(crate) fn log_to(lines: &Lines) -> tracing::subscriber::DefaultGuard {
+    let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
+    tracing::subscriber::set_default(subscriber.finish())
 }
 
 /// A source that writes down when the claims of its worker have ended.

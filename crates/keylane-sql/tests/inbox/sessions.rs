@@ -31,7 +31,7 @@ async fn mariadb_that_was_read_only_is_written_to_again() {
 }
 
 /// Whether sessions that begin from now on can only read.
-async fn set_read_only(place: &Place, is_read_only: bool) {
+pub(crate) async fn set_read_only(place: &Place, is_read_only: bool) {
     let value = if is_read_only { "on" } else { "off" };
     let statement = match place.kind {
         Kind::Postgres => {

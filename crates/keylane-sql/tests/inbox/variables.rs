@@ -1,15 +1,17 @@
 //! Variables that an operator has set for all sessions of a server.
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane_leases::store::{Answer, LeaseStore, Owner, Wish};
 use keylane_sql::error::OpenError;
 use keylane_sql::{Database, Settings, SqlInbox, SqlLeases, Tables, sqlx};
+use keylane_testkit::Lines;
+use keylane_testkit::scenario::until_async;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Executor, MySqlPool};
+use testkit_servers::MariaDb;
 
-use crate::rig::{Log, Own, Work, Worker, message, until};
+use crate::rig::{Log, Own, Work, Worker, log_to, message, until};
 use crate::support::{Kind, Place};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -119,31 +121,36 @@ fn refused(variable: &str, opened: Result<(), OpenError>) {
     assert!(error.to_string().contains(variable), "{error}");
 }
 
+/// The settings with which a crash loses data.
+const LOSSY: [(Kind, &str, &str); 2] = [
+    (Kind::Postgres, "synchronous_commit", "off"),
+    (Kind::MariaDb, "innodb_flush_log_at_trx_commit", "2"),
+];
+
+async fn set_lossy(place: &Place, setting: &str, value: &str) {
+    let (_, name) = place.address.rsplit_once('/').unwrap();
+    let set = match place.kind {
+        Kind::Postgres => format!("alter database {name} set {setting} = {value}"),
+        Kind::MariaDb => format!("set global {setting} = {value}"),
+    };
+    place.execute(set).await;
+}
+
 /// On one thread, so that all of it is logged to `Lines`.
 #[tokio::test]
 async fn settings_with_which_a_crash_loses_data_are_in_the_log() {
-    for (kind, setting, value) in [
-        (Kind::Postgres, "synchronous_commit", "off"),
-        (Kind::MariaDb, "innodb_flush_log_at_trx_commit", "2"),
-    ] {
+    for (kind, setting, value) in LOSSY {
         let server = Own::start(kind).await;
         let place = server.place().await.migrated().await;
-        let (_, name) = place.address.rsplit_once('/').unwrap();
-        let set = match kind {
-            Kind::Postgres => format!("alter database {name} set {setting} = {value}"),
-            Kind::MariaDb => format!("set global {setting} = {value}"),
-        };
-        place.execute(set).await;
-        let lines = Lines::default();
-        let into = lines.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || into.clone());
-        let logs = tracing::subscriber::set_default(subscriber.finish());
+        set_lossy(&place, setting, value).await;
+        let lines = Lines::new();
+        let logs = log_to(&lines);
         let database = Database::connect(&place.address).await.unwrap();
         let inbox = SqlInbox::open(&database, &Tables::new(), Settings::new()).await;
         inbox.unwrap();
         drop(logs);
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        assert!(text.contains("WARN") && text.contains(setting), "{text}");
+        let text = lines.with(setting).concat();
+        assert!(text.contains("WARN"), "{:?}", lines.all());
         assert!(
             !text.contains("secret") && text.contains("set it to"),
             "{text}"
@@ -151,17 +158,39 @@ async fn settings_with_which_a_crash_loses_data_are_in_the_log() {
     }
 }
 
-/// What is logged.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
+/// The sessions end, and those that come after them find it.
+#[tokio::test]
+async fn a_setting_that_is_changed_while_a_source_runs_is_in_the_log() {
+    for (kind, setting, value) in LOSSY {
+        let server = Own::start(kind).await;
+        let place = server.place().await.migrated().await;
+        let lines = Lines::new();
+        let logs = log_to(&lines);
+        let worker = Worker::start(&place.address, 0, &Log::default(), Work::new()).await;
+        set_lossy(&place, setting, value).await;
+        assert!(lines.with(setting).is_empty());
+        until_async("it is in the log", async || {
+            place.kill_connections().await;
+            !lines.with(setting).is_empty()
+        })
+        .await;
+        worker.stop().await;
+        drop(logs);
+        let said = lines.with(setting);
+        assert!(said.len() == 1 && said[0].contains("WARN"), "{said:#?}");
     }
+}
 
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+/// Replicas need a binary log, and the server takes back what that has not when it recovers.
+#[tokio::test]
+async fn a_binary_log_that_is_not_synced_is_in_the_log() {
+    let server = MariaDb::start_primary().await.unwrap();
+    let place = Place::at(Kind::MariaDb, server.create_database().await.unwrap()).await;
+    let lines = Lines::new();
+    let logs = log_to(&lines);
+    let place = place.migrated().await;
+    place.inbox().await;
+    drop(logs);
+    let said = lines.with("sync_binlog");
+    assert!(said.len() == 1 && said[0].contains("WARN"), "{said:#?}");
 }

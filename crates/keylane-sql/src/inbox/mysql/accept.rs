@@ -55,7 +55,7 @@ impl Bounds {
 
 impl MySql {
     pub(super) async fn accept_all(&self, items: &Items<'_>) -> Result<Vec<Accepted>, SqlError> {
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let accepted = accept_on(connection.get(), &self.tables, items, Bounds::Own).await;
         connection.end_or_close(accepted)
     }

@@ -1,9 +1,10 @@
 //! The begin and the end of a handler's transaction.
 
-use sqlx::{MySqlPool, Row};
+use sqlx::{MySql, Row};
 
 use super::history_name::History;
 use super::script::Script;
+use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::inbox::claim::{Claim, Finish};
 use crate::link::Lent;
@@ -18,7 +19,7 @@ const START: &str = "start transaction;
 
 /// Begins a transaction. The answer of the server shows whether the session can write: one that
 /// cannot write is useless to a handler, and would cost it an attempt.
-pub(in super::super) async fn begin(pool: &MySqlPool) -> Result<Lent<sqlx::MySql>, SqlError> {
+pub(in super::super) async fn begin(pool: &Connections<MySql>) -> Result<Lent<MySql>, SqlError> {
     let mut lent = Lent::from(pool).await?;
     let begun = sqlx::raw_sql(START).fetch_one(lent.get()).await;
     match begun {

@@ -69,7 +69,7 @@ impl MySql {
     async fn enter_once(&self) -> Result<(), SqlError> {
         let here = self.history.here();
         let note = format!("update {{history}} set id = {here} where one = 1");
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let entered = async {
             let mut script = Script::new(connection.get(), &self.tables);
             script.add(IDLE).await?;

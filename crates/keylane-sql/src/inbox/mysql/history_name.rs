@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use sqlx::{MySqlPool, Row};
+use sqlx::{MySql, Row};
 
+use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::link::Lent;
 
@@ -19,7 +20,7 @@ const ASK: &str = "show global variables where variable_name in
     ('server_uuid', 'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
 
 impl History {
-    pub(in super::super) async fn of(pool: &MySqlPool) -> Result<Self, SqlError> {
+    pub(in super::super) async fn of(pool: &Connections<MySql>) -> Result<Self, SqlError> {
         let mut connection = Lent::from(pool).await?;
         let rows = sqlx::raw_sql(ASK).fetch_all(connection.get()).await;
         let set: HashMap<String, String> = (connection.end(rows)?.iter())

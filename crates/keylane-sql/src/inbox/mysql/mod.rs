@@ -32,10 +32,11 @@ mod turn;
 use std::fmt;
 
 use keylane_inbox::{NewMessage, StoredMessage};
+use sqlx::Row;
 use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlPool, Row};
 
 use super::headers;
+use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::tables::Tables;
 use crate::times;
@@ -46,15 +47,19 @@ const MOST: usize = 1_000;
 const BEGIN: &str = "set transaction isolation level read committed; start transaction";
 
 pub(super) struct MySql {
-    pool: MySqlPool,
+    connections: Connections<sqlx::MySql>,
     tables: Tables,
     history: History,
 }
 
 impl MySql {
-    pub(super) fn new(pool: MySqlPool, tables: &Tables, history: History) -> Self {
+    pub(super) fn new(
+        connections: Connections<sqlx::MySql>,
+        tables: &Tables,
+        history: History,
+    ) -> Self {
         Self {
-            pool,
+            connections,
             tables: tables.clone(),
             history,
         }

@@ -34,7 +34,7 @@ impl MySql {
         statements: impl IntoIterator<Item = T>,
     ) -> Result<Vec<MySqlRow>, SqlError> {
         let statements = Vec::from_iter(statements);
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let rows = async {
             let mut script = Script::new(connection.get(), &self.tables);
             for statement in &statements {

@@ -45,7 +45,7 @@ const NOW: &str = "cast(@keylane_now as datetime(6))";
 
 impl MySql {
     pub(super) async fn take_turn(&self, turn: &RoundTrip) -> Result<Answer, SqlError> {
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let rows = async {
             let mut script = Script::new(connection.get(), &self.tables);
             script.add("set @keylane_now = utc_timestamp(6)").await?;

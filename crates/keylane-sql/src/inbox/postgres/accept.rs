@@ -28,7 +28,7 @@ const NAME_MARKS: &str = include_str!("sql/name_marks.sql");
 
 impl Postgres {
     pub(super) async fn accept_all(&self, items: &Items<'_>) -> Result<Vec<Accepted>, SqlError> {
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         if items.items.iter().all(|item| item.marks.is_empty()) {
             let stored = store(connection.get(), &self.tables, items).await;
             return Ok(connection

@@ -1,8 +1,9 @@
 //! The begin and the end of a handler's transaction.
 
-use sqlx::{PgPool, Row};
+use sqlx::{Postgres, Row};
 
 use super::{from_column, text, to_column};
+use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::inbox::claim::{Claim, Finish};
 use crate::link::Lent;
@@ -13,7 +14,9 @@ const DONE: &str = include_str!("sql/done.sql");
 
 /// Begins a transaction. The answer of the server shows whether the session can write: one that
 /// cannot write is useless to a handler, and would cost it an attempt.
-pub(in super::super) async fn begin(pool: &PgPool) -> Result<Lent<sqlx::Postgres>, SqlError> {
+pub(in super::super) async fn begin(
+    pool: &Connections<Postgres>,
+) -> Result<Lent<Postgres>, SqlError> {
     let mut lent = Lent::from(pool).await?;
     let begun = sqlx::raw_sql("begin; show transaction_read_only")
         .fetch_one(lent.get())

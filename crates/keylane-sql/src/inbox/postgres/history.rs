@@ -65,7 +65,7 @@ impl Postgres {
     }
 
     async fn enter_once(&self) -> Result<(), SqlError> {
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let entered = async {
             let mut transaction = sqlx::Connection::begin(connection.get()).await?;
             sqlx::raw_sql(BEGIN).execute(&mut *transaction).await?;

@@ -20,22 +20,23 @@ use std::fmt;
 
 use keylane_inbox::{NewMessage, StoredMessage};
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, ColumnIndex, PgPool, Row};
+use sqlx::{AssertSqlSafe, ColumnIndex, Row};
 
 use super::headers;
+use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::tables::{Quote, Tables};
 use crate::times;
 
 pub(super) struct Postgres {
-    pool: PgPool,
+    connections: Connections<sqlx::Postgres>,
     tables: Tables,
 }
 
 impl Postgres {
-    pub(super) fn new(pool: PgPool, tables: &Tables) -> Self {
+    pub(super) fn new(connections: Connections<sqlx::Postgres>, tables: &Tables) -> Self {
         Self {
-            pool,
+            connections,
             tables: tables.clone(),
         }
     }

@@ -74,13 +74,13 @@ const LANES_OF: &str = include_str!("sql/lanes_of.sql");
 
 impl Postgres {
     pub(super) async fn rows<'q>(&self, query: Bound<'q>) -> Result<Vec<PgRow>, SqlError> {
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let rows = query.fetch_all(connection.get()).await;
         connection.end(rows)
     }
 
     async fn execute<'q>(&self, query: Bound<'q>) -> Result<u64, SqlError> {
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let done = query.execute(connection.get()).await;
         Ok(connection.end(done)?.rows_affected())
     }
@@ -303,7 +303,7 @@ impl Backend for Postgres {
 
     fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>> {
         Some(super::listen::listen(
-            self.pool.clone(),
+            self.connections.pool.clone(),
             self.tables.channel(),
             wake,
         ))

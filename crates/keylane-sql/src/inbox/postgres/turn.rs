@@ -66,7 +66,7 @@ impl Postgres {
         let (after, counts): (Vec<i64>, Vec<i32>) = want
             .map(|want| (to_column(want.after), count_column(want.count)))
             .unzip();
-        let mut connection = Lent::from(&self.pool).await?;
+        let mut connection = Lent::from(&self.connections).await?;
         let (before, bytes) = match turn.sums {
             true => (BYTES_BEFORE, turn.bytes),
             // Of less than the share.

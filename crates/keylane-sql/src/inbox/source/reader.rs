@@ -54,6 +54,8 @@ pub struct SqlSource {
     joining: Option<AbortOnDropHandle<Result<Session, SqlError>>>,
     /// The previous worker of the source, if it has not left yet.
     leaving: Option<Leaving>,
+    /// No worker has joined since the source was opened, so there is nothing to confirm.
+    is_unjoined: bool,
     opening: u64,
     lanes: Lanes,
     ready: VecDeque<Ready>,
@@ -102,7 +104,9 @@ impl SqlInbox {
     /// recovers, and is tried again. The parts are `messages` (they cannot be claimed, read or
     /// removed: a right or a table is missing), `claims` (they cannot be renewed), `letters`,
     /// `keys of dead workers`, `keys without a worker` and `old ids`. If the source cannot report
-    /// what is done, or cannot join, it fails as a whole, and is opened again until it can.
+    /// what is done, or cannot join, it fails as a whole, and is opened again until it can. On a
+    /// server that takes no writes, such as a standby, it only waits: `messages` fails until the
+    /// standby is promoted.
     ///
     /// # Examples
     ///
@@ -145,6 +149,7 @@ impl SqlInbox {
             session: None,
             joining: None,
             leaving: None,
+            is_unjoined: true,
             opening: 0,
             lanes: Lanes::new(limits),
             ready: VecDeque::new(),
@@ -234,7 +239,10 @@ impl Source for SqlSource {
                 self.lanes.adopt(&found);
                 self.kept.clear();
             }
-            None => self.join().await?,
+            None => {
+                self.is_unjoined = true;
+                self.join().await?;
+            }
         }
         self.is_uncertain = false;
         Ok(())
@@ -247,6 +255,16 @@ impl Source for SqlSource {
         let until = into.until();
         loop {
             let Some(session) = &self.session else {
+                if self.failures.report(into) {
+                    return Ok(Received::Messages);
+                }
+                if let Some(retry_at) = self.retry_at {
+                    tokio::time::sleep_until(retry_at.min(until)).await;
+                    if retry_at >= until {
+                        return Ok(Received::Idle);
+                    }
+                    self.retry_at = None;
+                }
                 self.begin_opening();
                 self.join().await?;
                 continue;
@@ -330,6 +348,9 @@ impl Source for SqlSource {
 
     async fn confirm(&mut self) -> Result<(), SourceError> {
         self.lasting = None;
+        if self.is_unjoined {
+            return Ok(());
+        }
         loop {
             let Some(session) = self.session.as_ref().filter(|session| !session.is_lost()) else {
                 return Err(SourceError::failed("the claims of this worker have ended"));
@@ -476,7 +497,8 @@ impl SqlSource {
         Ok(())
     }
 
-    /// Joins as a new worker. May be dropped and called again.
+    /// Joins as a new worker. If the database takes no writes, there is no session afterwards, and
+    /// this is to be called again at `retry_at`. May be dropped and called again.
     async fn join(&mut self) -> Result<(), SourceError> {
         self.leave().await?;
         if self.joining.is_none() {
@@ -491,8 +513,14 @@ impl SqlSource {
         });
         let session = joining.await;
         self.joining = None;
-        let session = session.map_err(SourceError::failed)?;
-        let session = session.map_err(SourceError::failed)?;
+        let session = match session.map_err(SourceError::failed)? {
+            Err(error) if error.kind() == ErrorKind::ReadOnly => {
+                self.fail(error);
+                return Ok(());
+            }
+            session => session.map_err(SourceError::failed)?,
+        };
+        self.is_unjoined = false;
         self.starts.joined(self.opening, session.watch());
         self.session = Some(session);
         self.lanes = Lanes::new(limits(&self.settings));

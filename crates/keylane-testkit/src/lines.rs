@@ -1,0 +1,57 @@
+//! What is logged.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is logged: the writer of a subscriber, and its lines so far. Clones share the lines.
+///
+/// ```
+/// use std::io::Write;
+/// use keylane_testkit::Lines;
+///
+/// let lines = Lines::new();
+/// // For a test: `tracing_subscriber::fmt().with_writer(lines.writer())`.
+/// let writer = lines.writer();
+/// writer().write_all(b"INFO one\nWARN two\n").unwrap();
+/// assert_eq!(lines.with("WARN"), ["WARN two"]);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Returns no lines.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns a function that makes writers, for `with_writer` of `tracing-subscriber`.
+    pub fn writer(&self) -> impl Fn() -> Self + Send + Sync + 'static {
+        let lines = self.clone();
+        move || lines.clone()
+    }
+
+    /// Returns all lines.
+    pub fn all(&self) -> Vec<String> {
+        self.with("")
+    }
+
+    /// Returns the lines that contain a text.
+    pub fn with(&self, text: &str) -> Vec<String> {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = String::from_utf8_lossy(&bytes);
+        let lines = written.lines().filter(|line| line.contains(text));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
