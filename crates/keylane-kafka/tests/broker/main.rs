@@ -13,6 +13,7 @@ mod leaderless;
 mod letters;
 mod logs;
 mod loudness;
+mod names;
 mod outages;
 mod patterns;
 mod prefetch;
