@@ -383,12 +383,16 @@ impl KafkaSourceBuilder {
         letters.into_iter().chain(internal).collect()
     }
 
-    fn letters_in(&self, topic: &str) -> Result<DeadLetterTopic, ConfigError> {
-        let about_connection = self
-            .properties
+    /// Returns the properties that all clients share.
+    fn about_connection(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.properties
             .iter()
-            .filter(|(name, _)| CONNECTION.iter().any(|start| name.starts_with(start)));
-        let producer = about_connection
+            .filter(|(name, _)| CONNECTION.iter().any(|start| name.starts_with(start)))
+    }
+
+    fn letters_in(&self, topic: &str) -> Result<DeadLetterTopic, ConfigError> {
+        let producer = self
+            .about_connection()
             .fold(
                 Producer::builder(&self.brokers),
                 |producer, (name, value)| producer.property(name, value),
@@ -402,7 +406,7 @@ impl KafkaSourceBuilder {
     }
 }
 
-/// Prefixes of the properties that the producer shares.
+/// Prefixes of the properties that all clients share.
 const CONNECTION: [&str; 8] = [
     "security.",
     "ssl.",
@@ -479,6 +483,16 @@ impl Config {
     /// Returns the properties of the member of the group.
     pub(crate) fn member(&self) -> ClientConfig {
         self.client.clone()
+    }
+
+    /// Returns the properties of the client that asks for the settings of topics.
+    pub(crate) fn admin(&self) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", self.brokers());
+        for (name, value) in self.settings.about_connection() {
+            client.set(name, value);
+        }
+        client
     }
 
     /// Whether to show a log line of the client at this level.

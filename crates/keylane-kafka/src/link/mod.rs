@@ -28,5 +28,8 @@ pub(crate) use commit::{Answer, ToCommit, commit};
 mod reader;
 pub(crate) use reader::{Reader, Silent};
 
+mod inspect;
+pub(crate) use inspect::topic_settings;
+
 mod progress;
 pub(crate) use progress::Progress;

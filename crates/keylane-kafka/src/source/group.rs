@@ -42,6 +42,7 @@ impl<M> KafkaSource<M> {
             match news {
                 News::Assigned(found) => {
                     self.begin(found)?;
+                    self.inspection.look_soon();
                     self.publish();
                 }
                 News::Revoked(places, release) => {

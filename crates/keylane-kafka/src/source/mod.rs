@@ -17,6 +17,7 @@ mod anew;
 mod builder;
 mod failures;
 mod group;
+mod inspection;
 mod intake;
 mod job;
 mod letters;
@@ -98,6 +99,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         let joined = self.session()?.join(&config);
         joined.map_err(SourceError::failed)?;
         self.unavailable.look_now();
+        self.inspection.look_soon();
         if let Some(letters) = self.config.letters.clone() {
             let topic = letters.name().to_owned();
             if let Err(error) = blocking(move || letters.look(ANSWER_WITHIN)).await? {

@@ -15,7 +15,7 @@ use super::state::KafkaSource;
 use super::status::PUBLISH_EVERY;
 use super::unavailable::Found;
 use crate::core::KafkaPosition;
-use crate::core::Start;
+use crate::core::{Start, TopicSettings};
 use crate::link::{Answer, Job, Prefetcher};
 
 /// Most records that one call hands over, so that news of the group is heard in between.
@@ -34,6 +34,8 @@ enum Waited {
     Committed(Answer),
     /// The availability of the topics.
     Looked(KafkaResult<Found>),
+    /// The settings of the topics.
+    Inspected(KafkaResult<Vec<TopicSettings>>),
     /// The brokers have answered, or have not.
     Probed(KafkaResult<Probed>),
     Time,
@@ -56,6 +58,7 @@ impl<M> KafkaSource<M> {
             self.follow_starts()?;
             let consumer = self.consumer()?;
             self.unavailable.ask_if_due(consumer, &self.config)?;
+            self.inspect_if_due()?;
             if self.failures.tell(into) {
                 self.publish();
                 return Ok(Received::Messages);
@@ -91,6 +94,9 @@ impl<M> KafkaSource<M> {
                          not return"
                     );
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
+                }
+                Waited::Inspected(found) => {
+                    self.inspection.follow(found, self.config.brokers());
                 }
                 // The source is well, but one of its partitions is not.
                 Waited::Probed(Ok(Probed::Silent(name, why))) => {
@@ -224,7 +230,12 @@ impl<M> KafkaSource<M> {
         if self.committing.is_none() && self.assignment.unsaid() > 0 {
             wake_at = wake_at.min(self.commit_at.max(now + Duration::from_millis(1)));
         }
-        for at in [self.rewind_at, self.starting.wake_at(), self.unavailable.at] {
+        for at in [
+            self.rewind_at,
+            self.starting.wake_at(),
+            self.unavailable.at,
+            self.inspection.wake_at(),
+        ] {
             wake_at = at.map_or(wake_at, |at| wake_at.min(at));
         }
         let wake = Arc::clone(&self.wake);
@@ -232,6 +243,7 @@ impl<M> KafkaSource<M> {
             biased;
             answer = finished(&mut self.committing) => Ok(Waited::Committed(answer?)),
             found = finished(&mut self.unavailable.asked) => Ok(Waited::Looked(found?)),
+            found = finished(&mut self.inspection.asked) => Ok(Waited::Inspected(found?)),
             answer = finished(&mut self.probing) => Ok(Waited::Probed(answer?)),
             () = wake.notified() => Ok(Waited::Woken),
             () = self.control.changed() => Ok(Waited::Woken),

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::anew::Commits;
 use super::failures::Failures;
+use super::inspection::Inspection;
 use super::intake::PartitionIntake;
 use super::probe::Probed;
 use super::starting::Starting;
@@ -77,6 +78,7 @@ pub struct KafkaSource<M = RawMessage> {
     pub(super) starting: Starting,
     pub(super) failures: Failures,
     pub(super) unavailable: Unavailable,
+    pub(super) inspection: Inspection,
     /// The partitions that begin at the end of their log: those that existed when the group began.
     /// Determined once in the life of the source; later partitions begin at their first record.
     pub(super) at_end: Option<Arc<HashSet<(String, i32)>>>,
@@ -131,6 +133,7 @@ impl<M> KafkaSource<M> {
             starting: Starting::new(&wake),
             failures: Failures::default(),
             unavailable: Unavailable::default(),
+            inspection: Inspection::default(),
             at_end: None,
             assignment: Assignment::new(config.settings.limits, config.settings.commit_limits()),
             metadata_chars: config.settings.metadata_chars,
@@ -187,6 +190,7 @@ impl<M> KafkaSource<M> {
         self.letters.clear();
         // They end by themselves, and their answers are about partitions that are gone.
         self.committing = None;
+        self.inspection.asked = None;
         self.probing = None;
         self.prefetcher = None;
         self.rounds_seen = None;

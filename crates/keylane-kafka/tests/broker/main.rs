@@ -7,6 +7,7 @@ mod bequests;
 mod codecs;
 mod conformance;
 mod control;
+mod hazards;
 mod hostile;
 mod hot_keys;
 mod leaderless;

@@ -12,6 +12,7 @@ use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::loudness::logged;
 use crate::stage::{message, until};
 use crate::support::{PATIENCE, Topic, show_log};
 
@@ -274,6 +275,23 @@ async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
     assert_eq!(to.records().await.len(), 0);
     let ended = redrive_as(&topic, "billing", &to).run().await;
     assert_eq!(ended.expect("a redrive").redriven, RECORDS);
+}
+
+/// A user with the rights of a source may see how many replicas a topic has, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_user_may_not_see_of_a_topic_is_no_warning() {
+    show_log();
+    let settings = [("unclean.leader.election.enable", "true")];
+    let topic = Topic::with(guarded().await, 1, &settings).await;
+    publish(&topic).await;
+    let intake = read_as(&topic, "billing").1;
+    let all = || logged(&format!("{} topic {}\"", topic.kafka.proxied(), topic.name));
+    until("the topic was looked at", async || !all().is_empty()).await;
+    until("it is read", async || intake.stats().acked == RECORDS).await;
+    intake.stop().await;
+    let all = all();
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].1.contains("replication.factor"), "{all:?}");
 }
 
 /// The error says more than that its record was dropped.
