@@ -9,8 +9,10 @@ use crate::loudness::logged;
 use crate::stage::{Stage, until};
 use crate::support::{Topic, show_log};
 
+type Settings = &'static [(&'static str, &'static str)];
+
 /// The settings of a topic, and the one that the source warns of.
-const READ: [(&[(&str, &str)], Option<&str>); 3] = [
+const READ: [(Settings, Option<&str>); 3] = [
     (&[("min.insync.replicas", "2")], None),
     (&[], Some("min.insync.replicas")),
     (

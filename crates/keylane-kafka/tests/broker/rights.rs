@@ -6,7 +6,7 @@ use std::time::Duration;
 use keylane::OnExhausted;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError, SendError};
 use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
@@ -307,6 +307,10 @@ async fn a_producer_says_what_its_user_may_not_do() {
     let producer = builder.build().expect("a producer");
     let sent = timeout(PATIENCE, producer.send(&topic.name, &message(1, 1))).await;
     let refused = sent.expect("an answer").expect_err("it may not write");
+    assert!(
+        matches!(refused, SendError::Unavailable { .. }),
+        "{refused:?}"
+    );
     let said = refused.to_string().to_lowercase();
     assert!(said.contains("authoriz"), "{said}");
     assert!(!said.contains("purged"), "{said}");
