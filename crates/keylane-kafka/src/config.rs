@@ -9,11 +9,13 @@ use keylane_connector::ConfigError;
 use keylane_source::frontier::Limits;
 use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::error::KafkaError;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::error::{KafkaError, KafkaResult};
 
 use crate::core::{CommitLimits, MetadataFull, OnOvertaken, StartAt};
 use crate::error::{no_brokers, of_client, refused};
 use crate::letters::DeadLetterTopic;
+use crate::link::Silent;
 use crate::metadata::MOST_CHARS;
 use crate::producer::Producer;
 use crate::record::Keyless;
@@ -125,8 +127,9 @@ impl KafkaSourceBuilder {
         }
     }
 
-    /// Reads this topic, in addition to others. The topic may be created later: until then there is
-    /// a warning in the log and no record to handle.
+    /// Reads this topic, in addition to others. The topic may be created later. Until then it is in
+    /// [`IntakeStats::failed_parts`](keylane::consume::IntakeStats::failed_parts), and the source
+    /// reads the others.
     pub fn topic(mut self, name: impl Into<String>) -> Self {
         self.topics.push(name.into());
         self
@@ -137,7 +140,8 @@ impl KafkaSourceBuilder {
     /// `my-refunds`.
     ///
     /// In the classic group protocol it is an extended expression of POSIX, in the new one an
-    /// expression of RE2. A pattern matches no topic whose name begins with `__`: those are Kafka's
+    /// expression of RE2 as well: there the brokers search, and the client does not report it if they
+    /// refuse the expression. Then the source has no partition, as if no topic matched. A pattern matches no topic whose name begins with `__`: those are Kafka's
     /// own, such as the one for committed offsets. Name such a topic with [`topic`](Self::topic).
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
@@ -175,9 +179,12 @@ impl KafkaSourceBuilder {
     }
 
     /// Joins the group as a static member with this name. It keeps its partitions if it comes back
-    /// within `session.timeout.ms`, so a restart is no rebalance. Two processes must not have the
-    /// same name. A static member does not leave the group when it stops; otherwise it would lose
-    /// its partitions.
+    /// within `session.timeout.ms`, so a restart is no rebalance. A static member does not leave the
+    /// group when it stops; otherwise it would lose its partitions.
+    ///
+    /// Give each process a name of its own. If two have the same, one of them fails with
+    /// [`NameTaken`](crate::KafkaSourceError::NameTaken) and waits until the name is free: in the
+    /// classic protocol the one that joined first, in the new one the other.
     pub fn static_member(mut self, name: impl Into<String>) -> Self {
         self.properties
             .insert(STATIC_MEMBER.to_owned(), name.into());
@@ -376,12 +383,16 @@ impl KafkaSourceBuilder {
         letters.into_iter().chain(internal).collect()
     }
 
-    fn letters_in(&self, topic: &str) -> Result<DeadLetterTopic, ConfigError> {
-        let about_connection = self
-            .properties
+    /// Returns the properties that all clients share.
+    fn about_connection(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.properties
             .iter()
-            .filter(|(name, _)| CONNECTION.iter().any(|start| name.starts_with(start)));
-        let producer = about_connection
+            .filter(|(name, _)| CONNECTION.iter().any(|start| name.starts_with(start)))
+    }
+
+    fn letters_in(&self, topic: &str) -> Result<DeadLetterTopic, ConfigError> {
+        let producer = self
+            .about_connection()
             .fold(
                 Producer::builder(&self.brokers),
                 |producer, (name, value)| producer.property(name, value),
@@ -395,7 +406,7 @@ impl KafkaSourceBuilder {
     }
 }
 
-/// Prefixes of the properties that the producer shares.
+/// Prefixes of the properties that all clients share.
 const CONNECTION: [&str; 8] = [
     "security.",
     "ssl.",
@@ -426,27 +437,38 @@ fn whole(pattern: &str) -> String {
     format!("^({pattern})$")
 }
 
-/// Checks that the pattern is an expression by itself. Others become one only together with the
-/// text that [`whole`] adds.
+/// Checks that the pattern is an expression, by itself and with the text that [`whole`] adds: some
+/// are only one of them.
 fn check_pattern(pattern: &str) -> Result<(), ConfigError> {
-    // The client reads a list here, with commas between the expressions. It checks an expression
-    // with a comma only when it joins the group.
-    if pattern.contains(',') {
-        return Ok(());
-    }
-    let mut client = ClientConfig::new();
-    client.set(IGNORED, format!("^{pattern}"));
-    let refused = |error| {
+    let checked = check_expression(format!("^{pattern}"));
+    let checked = checked.and_then(|()| check_expression(whole(pattern)));
+    checked.map_err(|error| {
         let why = match error {
             KafkaError::ClientConfig(_, why, _, _) => why,
-            other => other.to_string(),
+            _ => "the client refuses it".to_owned(),
         };
         ConfigError::new(
             "pattern",
             format!("`{pattern}` is not a regular expression: {why}"),
         )
-    };
-    client.create_native_config().map_err(refused).map(drop)
+    })
+}
+
+fn check_expression(expression: String) -> KafkaResult<()> {
+    let mut client = ClientConfig::new();
+    // The client reads a list here, with commas between the expressions. So it checks an expression
+    // with a comma only when a consumer subscribes to it: this one, which has no brokers.
+    match expression.contains(',') {
+        false => {
+            client.set(IGNORED, expression);
+            client.create_native_config().map(drop)
+        }
+        true => {
+            client.set("group.id", "none");
+            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent)?;
+            consumer.subscribe(&[&expression])
+        }
+    }
 }
 
 /// Returns a topic as a regular expression. Of the characters that a name may have, only the dot
@@ -461,6 +483,16 @@ impl Config {
     /// Returns the properties of the member of the group.
     pub(crate) fn member(&self) -> ClientConfig {
         self.client.clone()
+    }
+
+    /// Returns the properties of the client that asks for the settings of topics.
+    pub(crate) fn admin(&self) -> ClientConfig {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", self.brokers());
+        for (name, value) in self.settings.about_connection() {
+            client.set(name, value);
+        }
+        client
     }
 
     /// Whether to show a log line of the client at this level.
@@ -493,6 +525,13 @@ impl Config {
     /// Whether the source reads records of open or aborted transactions.
     pub(crate) fn reads_uncommitted(&self) -> bool {
         self.client.get("isolation.level") == Some("read_uncommitted")
+    }
+
+    /// Returns the name of this process as a static member.
+    pub(crate) fn static_member(&self) -> Option<&str> {
+        self.client
+            .get(STATIC_MEMBER)
+            .filter(|name| !name.is_empty())
     }
 
     pub(crate) fn name(&self) -> String {

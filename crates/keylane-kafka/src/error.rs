@@ -1,7 +1,40 @@
-//! The errors of building a source or a producer.
+//! The errors of a source, and of building a source or a producer.
 
 use keylane_connector::ConfigError;
 use rdkafka::error::KafkaError;
+use thiserror::Error;
+
+/// Why a source does not read, where you can do something about it.
+///
+/// [`IntakeStats::last_error`](keylane::consume::IntakeStats::last_error) or
+/// [`failed_parts`](keylane::consume::IntakeStats::failed_parts) has its text. If you call the source
+/// yourself, the value is the [`source`](std::error::Error::source) of the
+/// [`SourceError`](keylane::source::SourceError).
+#[non_exhaustive]
+#[derive(Error, Clone, Debug, PartialEq, Eq)]
+pub enum KafkaSourceError {
+    /// Two processes are static members with the same name. In the classic protocol the brokers
+    /// take the partitions from the first one, and in the new one they refuse the second one. The
+    /// process with this error stays out of the group until the name is free: the other member has
+    /// left, or its session has ended. So the two do not take the partitions from each other again
+    /// and again.
+    #[error(
+        "another member of the group `{group}` has the name `{name}`, or had it a moment ago: give \
+         each process a name of its own with `static_member`; this one waits until the name is free"
+    )]
+    NameTaken {
+        /// The group.
+        group: String,
+        /// The name, from [`static_member`](crate::KafkaSourceBuilder::static_member).
+        name: String,
+    },
+    /// A topic does not exist. The source waits for it, and reads the others.
+    #[error("the topic `{topic}` does not exist: create it, or correct the name in `topic`")]
+    NoTopic {
+        /// The topic.
+        topic: String,
+    },
+}
 
 pub(crate) fn no_brokers() -> ConfigError {
     ConfigError::new(

@@ -83,3 +83,4 @@ mod link;
 mod log;
 
 mod error;
+pub use error::KafkaSourceError;

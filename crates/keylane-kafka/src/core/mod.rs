@@ -11,6 +11,9 @@ pub(crate) use partition::{Commit, Phase, Start};
 mod uncommitted;
 pub(crate) use uncommitted::CommitLimits;
 
+mod hazards;
+pub(crate) use hazards::{Role, TopicSettings, Warnings};
+
 mod start;
 pub(crate) use start::{Begin, Committed, Log, begin};
 pub use start::{OnOvertaken, StartAt};

@@ -101,7 +101,17 @@ pub enum RedriveError {
         /// The message of the client.
         why: String,
     },
-    /// A letter cannot go back.
+    /// A letter cannot go back until somebody acts: it is too large for its topic, the topic does not
+    /// exist, or the producer may not write to it. It was tried once.
+    #[error("the redrive stopped after {redriven} dead letters: {error}")]
+    Refused {
+        /// How many letters went back.
+        redriven: u64,
+        /// The problem with the next letter.
+        #[source]
+        error: SendError,
+    },
+    /// A letter did not go back, although it was tried several times, or it does not name its topic.
     #[error("the redrive stopped after {redriven} dead letters: {why}")]
     Stopped {
         /// How many letters went back.
@@ -112,7 +122,7 @@ pub enum RedriveError {
 }
 
 /// Why a letter did not go back.
-#[derive(Error, Debug)]
+#[derive(Error, Clone, Debug)]
 enum Failed {
     #[error("the dead letter {0} does not name its topic: set one with `to`")]
     NoTopic(String),
@@ -120,12 +130,22 @@ enum Failed {
     Send(#[from] SendError),
 }
 
+impl Failed {
+    /// Whether the letter may go back if it is tried again.
+    fn is_retryable(&self) -> bool {
+        match self {
+            Self::NoTopic(_) => false,
+            Self::Send(error) => error.is_retryable(),
+        }
+    }
+}
+
 /// How a redrive ends.
 enum Ended {
     /// All letters went back.
     Over,
     /// A letter cannot go back, for this reason.
-    Stopped(String),
+    Stopped(Option<Failed>),
     /// The brokers refuse a request of the source, with this message.
     Refused(String),
 }
@@ -200,8 +220,11 @@ impl Redrive {
             async move {
                 let gone = send_back(&producer, to.as_deref(), &letter).await;
                 if let Err(error) = &gone {
-                    let text = Some(error.to_string());
-                    *lock(&seen) = text;
+                    let mut seen = lock(&seen);
+                    // The one that ends the redrive stays.
+                    if seen.as_ref().is_none_or(Failed::is_retryable) {
+                        *seen = Some(error.clone());
+                    }
                 }
                 gone
             }
@@ -209,7 +232,7 @@ impl Redrive {
         let letters = Dispatcher::builder(order_of)
             .concurrency(CONCURRENCY)
             .lane_capacity(16, Overflow::Wait)
-            .retry(Retry::exponential(Duration::from_millis(100)).max_attempts(5))
+            .retry(retry())
             .on_exhausted(OnExhausted::Halt)
             .spawn(handler)
             .map_err(|error| unreadable(error.to_string()))?;
@@ -219,8 +242,7 @@ impl Redrive {
         let intake = intake.map_err(|error| unreadable(error.to_string()))?;
         let ended = loop {
             if letters.stats().halted > 0 {
-                let why = lock(&failure);
-                break Ended::Stopped(why.clone().unwrap_or_default());
+                break Ended::Stopped(lock(&failure).take());
             }
             // The source would try for ever.
             let stats = intake.stats();
@@ -244,10 +266,22 @@ impl Redrive {
         let redriven = intake.stop().within(STOP_WITHIN).await.acked;
         match ended {
             Ended::Over => Ok(RedriveReport { redriven }),
-            Ended::Stopped(why) => Err(RedriveError::Stopped { redriven, why }),
+            Ended::Stopped(Some(Failed::Send(error))) if !error.is_retryable() => {
+                Err(RedriveError::Refused { redriven, error })
+            }
+            Ended::Stopped(why) => Err(RedriveError::Stopped {
+                redriven,
+                why: why.map(|why| why.to_string()).unwrap_or_default(),
+            }),
             Ended::Refused(why) => Err(refused(redriven, why)),
         }
     }
+}
+
+/// A letter that fails is tried again if that may help.
+fn retry() -> Retry<Failed> {
+    let retry = Retry::exponential(Duration::from_millis(100)).max_attempts(5);
+    retry.retry_if(|failure| failure.error().is_none_or(Failed::is_retryable))
 }
 
 /// Stops sending letters when it is dropped. Without this a dispatcher finishes all its messages,

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::closable::ClosableQueue;
 use super::offset::offset;
+use super::session::is_about_topic;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::core::Committed;
@@ -60,8 +61,10 @@ pub(crate) enum News {
     /// A topic was deleted and created again under its name. The client may go on in the new log at
     /// its position in the old one.
     MadeAnew { topic: String, goes_on: bool },
-    /// The brokers refuse to let a topic be read. The client does not say which.
-    Refused,
+    /// A topic does not exist, or may not be read. The client does not say which.
+    Unavailable,
+    /// Another member of the group has the name of this one.
+    NameTaken,
     /// A failure from which the client does not recover by itself.
     Failed(String),
 }
@@ -303,6 +306,8 @@ impl Context {
         let code = error.rdkafka_error_code();
         // It only sums up failures that were reported before.
         code != Some(RDKafkaErrorCode::AllBrokersDown)
+            // The source says which topic that is.
+            && !code.is_some_and(is_about_topic)
             && lock(&self.said)
                 .hear(code.map(|code| code as i32), Instant::now())
                 .is_some()

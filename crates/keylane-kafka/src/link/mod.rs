@@ -6,7 +6,7 @@ mod context;
 pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 
 mod session;
-pub(crate) use session::Session;
+pub(crate) use session::{Session, is_name_taken};
 
 mod closable;
 
@@ -26,7 +26,10 @@ mod commit;
 pub(crate) use commit::{Answer, ToCommit, commit};
 
 mod reader;
-pub(crate) use reader::Reader;
+pub(crate) use reader::{Reader, Silent};
+
+mod inspect;
+pub(crate) use inspect::topic_settings;
 
 mod progress;
 pub(crate) use progress::Progress;

@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// The context of a client that is in no group and has little to report.
 #[derive(Clone)]
-pub(super) struct Silent;
+pub(crate) struct Silent;
 
 impl ClientContext for Silent {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {

@@ -21,6 +21,12 @@ const POLL: Duration = Duration::from_millis(50);
 /// group when its last handle is dropped.
 const LET_GO: Duration = Duration::from_secs(10);
 
+/// The timeout of the request for the members of the group.
+const ASKED_FOR: Duration = Duration::from_secs(10);
+
+/// The length of a UUID as text.
+const UUID_CHARS: usize = 36;
+
 /// How long the client has to report its state in the group. It reports every second, unless its
 /// statistics are switched off.
 const SAYS_WITHIN: Duration = Duration::from_secs(2);
@@ -95,6 +101,18 @@ impl Drop for Session {
     }
 }
 
+/// Whether the group has a member with this static name. Members of other names begin with it too.
+/// (In the new protocol the brokers show none, and refuse a second member by themselves.)
+pub(crate) fn is_name_taken(consumer: &Consumer, group: &str, name: &str) -> KafkaResult<bool> {
+    let groups = consumer.fetch_group_list(Some(group), ASKED_FOR)?;
+    let mut members = groups.groups().iter().flat_map(|group| group.members());
+    // The broker makes the id of a static member of its name and a UUID.
+    Ok(members.any(|member| {
+        let id = member.id().strip_prefix(name);
+        id.is_some_and(|rest| rest.len() == "-".len() + UUID_CHARS)
+    }))
+}
+
 /// Serves the group until the session ends, then leaves it.
 fn listen(consumer: Arc<Consumer>, ends: &AtomicBool) {
     while !ends.load(Ordering::Relaxed) {
@@ -138,23 +156,32 @@ fn wait_until_joined(consumer: &Consumer, since: Instant) {
 }
 
 fn report(consumer: &Consumer, error: &KafkaError) {
-    let code = error.rdkafka_error_code();
-    let is_fatal = matches!(error, KafkaError::MessageConsumptionFatal(_));
-    if code == Some(RDKafkaErrorCode::TopicAuthorizationFailed) && !is_fatal {
-        return consumer.context().tell(News::Refused);
+    use RDKafkaErrorCode as Code;
+    let tell = |news| consumer.context().tell(news);
+    if let Some((code, why)) = consumer.client().fatal_error() {
+        return match code {
+            Code::FencedInstanceId | Code::UnreleasedInstanceId => tell(News::NameTaken),
+            _ => tell(News::Failed(format!("{error}: {why}"))),
+        };
     }
-    let is_refused = matches!(
-        code,
+    match error.rdkafka_error_code() {
+        Some(code) if is_about_topic(code) => tell(News::Unavailable),
         Some(
-            RDKafkaErrorCode::GroupAuthorizationFailed
-                | RDKafkaErrorCode::ClusterAuthorizationFailed
-                | RDKafkaErrorCode::SaslAuthenticationFailed
-                | RDKafkaErrorCode::Authentication
-        )
-    );
-    match is_fatal || is_refused {
-        true => consumer.context().tell(News::Failed(error.to_string())),
+            Code::GroupAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+            | Code::SaslAuthenticationFailed
+            | Code::Authentication,
+        ) => tell(News::Failed(error.to_string())),
         // The client recovers from it. The context has logged it, with the reason.
-        false => tracing::debug!(target: "keylane", %error, "the Kafka client reports an error"),
+        _ => tracing::debug!(target: "keylane", %error, "the Kafka client reports an error"),
     }
+}
+
+/// Whether an error says that a topic of the subscription cannot be read.
+pub(super) fn is_about_topic(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::TopicAuthorizationFailed | Code::UnknownTopicOrPartition | Code::UnknownTopic
+    )
 }

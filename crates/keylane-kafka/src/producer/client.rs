@@ -205,7 +205,7 @@ impl ProducerContext for Context {
                 (
                     Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight),
                     Some(why),
-                ) => Err(SendError::not_confirmed(record.topic(), why)),
+                ) => Err(SendError::of_broken_client(record.topic(), why)),
                 _ => Err(SendError::new(record.topic(), error)),
             },
         };

@@ -16,6 +16,15 @@ pub enum SendError {
         /// The message of the client or the broker.
         why: String,
     },
+    /// The topic takes no record from this producer: it does not exist, or the user may not write to
+    /// it. Nothing was written. Send the record again when that has changed.
+    #[error("the topic `{topic}` takes no record: {why}")]
+    Unavailable {
+        /// The topic.
+        topic: String,
+        /// The message of the client or the broker.
+        why: String,
+    },
     /// The broker has not confirmed the record. It may be written all the same; send it again.
     #[error("the record for the topic `{topic}` is not confirmed: {why}")]
     NotConfirmed {
@@ -29,9 +38,22 @@ pub enum SendError {
 impl SendError {
     pub(super) fn new(topic: &str, error: &KafkaError) -> Self {
         let (topic, why) = (topic.to_owned(), error.to_string());
-        match error.rdkafka_error_code().is_some_and(is_final) {
-            true => Self::Refused { topic, why },
-            false => Self::NotConfirmed { topic, why },
+        match error.rdkafka_error_code() {
+            Some(code) if is_final(code) => Self::Refused { topic, why },
+            Some(code) if is_unavailable(code) => Self::Unavailable { topic, why },
+            _ => Self::NotConfirmed { topic, why },
+        }
+    }
+
+    /// Returns the error of a record that was dropped because the client has ended for this reason.
+    pub(super) fn of_broken_client(topic: &str, why: &str) -> Self {
+        // The client gives the text of its reason alone.
+        match why.contains("authorization failed") {
+            true => Self::Unavailable {
+                topic: topic.to_owned(),
+                why: why.to_owned(),
+            },
+            false => Self::not_confirmed(topic, why),
         }
     }
 
@@ -43,6 +65,11 @@ impl SendError {
     /// Whether it is useless to send the record again.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused { .. })
+    }
+
+    /// Whether the same record may be written if it is sent again, and nobody changes anything.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::NotConfirmed { .. })
     }
 }
 
@@ -61,16 +88,32 @@ fn is_final(code: RDKafkaErrorCode) -> bool {
     )
 }
 
+/// Whether a record that fails with this code fails until an operator acts.
+fn is_unavailable(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::UnknownTopic
+            | Code::UnknownTopicOrPartition
+            | Code::TopicAuthorizationFailed
+            | Code::ClusterAuthorizationFailed
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_can_be_mended_is_not_refused() {
-        let of = |code| SendError::new("t", &KafkaError::MessageProduction(code)).is_refused();
-        assert!(of(RDKafkaErrorCode::MessageSizeTooLarge));
-        assert!(!of(RDKafkaErrorCode::UnknownTopicOrPartition));
-        assert!(!of(RDKafkaErrorCode::TopicAuthorizationFailed));
-        assert!(!of(RDKafkaErrorCode::MessageTimedOut));
+        use RDKafkaErrorCode as Code;
+        let of = |code| {
+            let error = SendError::new("t", &KafkaError::MessageProduction(code));
+            (error.is_refused(), error.is_retryable())
+        };
+        assert_eq!(of(Code::MessageSizeTooLarge), (true, false));
+        assert_eq!(of(Code::UnknownTopicOrPartition), (false, false));
+        assert_eq!(of(Code::TopicAuthorizationFailed), (false, false));
+        assert_eq!(of(Code::MessageTimedOut), (false, true));
     }
 }

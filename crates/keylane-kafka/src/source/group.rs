@@ -9,14 +9,15 @@ use tokio::time::Instant;
 
 use super::failures::Trouble;
 use super::intake::PartitionIntake;
-use super::job::job;
+use super::job::{blocking, job};
 use super::starting::Waiting;
 use super::state::{KafkaSource, not_open};
 use crate::control::Overtaken;
 use crate::core::Begin;
 use crate::core::KafkaPosition;
 use crate::core::Start;
-use crate::link::{Answered, Found, News, Rules, ask_for_starts};
+use crate::error::KafkaSourceError;
+use crate::link::{Answered, Found, News, Rules, ask_for_starts, is_name_taken};
 
 /// The pause before the start of a partition is asked for again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -41,6 +42,7 @@ impl<M> KafkaSource<M> {
             match news {
                 News::Assigned(found) => {
                     self.begin(found)?;
+                    self.inspection.look_soon();
                     self.publish();
                 }
                 News::Revoked(places, release) => {
@@ -58,8 +60,39 @@ impl<M> KafkaSource<M> {
                     self.publish();
                 }
                 News::MadeAnew { topic, goes_on } => self.begin_anew_in(&topic, goes_on)?,
-                News::Refused => self.refused.look_now(),
+                News::Unavailable => self.unavailable.look_now(),
+                News::NameTaken => return Err(self.name_taken()),
                 News::Failed(what) => return Err(SourceError::failed(what)),
+            }
+        }
+    }
+
+    /// Another member has the name of this one. From now on this one joins only while the name is
+    /// free: otherwise the two would take their partitions from each other for ever.
+    fn name_taken(&mut self) -> SourceError {
+        self.is_name_taken = true;
+        SourceError::failed(KafkaSourceError::NameTaken {
+            group: self.config.settings.group.clone(),
+            name: self.config.static_member().unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// Fails while another member has the name of this one.
+    pub(super) async fn wait_for_name(&mut self) -> Result<(), SourceError> {
+        let config = Arc::clone(&self.config);
+        if !self.is_name_taken || config.static_member().is_none() {
+            return Ok(());
+        }
+        let consumer = self.consumer()?;
+        let asked = blocking(move || {
+            let name = config.static_member().unwrap_or_default();
+            is_name_taken(&consumer, &config.settings.group, name)
+        });
+        match asked.await?.map_err(SourceError::failed)? {
+            true => Err(self.name_taken()),
+            false => {
+                self.is_name_taken = false;
+                Ok(())
             }
         }
     }

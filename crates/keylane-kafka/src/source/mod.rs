@@ -17,17 +17,18 @@ mod anew;
 mod builder;
 mod failures;
 mod group;
+mod inspection;
 mod intake;
 mod job;
 mod letters;
 mod probe;
 mod receiving;
-mod refused;
 mod rereading;
 mod settle;
 mod starting;
 mod state;
 mod status;
+mod unavailable;
 
 pub use state::KafkaSource;
 
@@ -93,9 +94,12 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
             let at_end = asked.await?.map_err(SourceError::failed)?;
             self.at_end = Some(Arc::new(at_end));
         }
+        self.wait_for_name().await?;
         let config = Arc::clone(&self.config);
         let joined = self.session()?.join(&config);
         joined.map_err(SourceError::failed)?;
+        self.unavailable.look_now();
+        self.inspection.look_soon();
         if let Some(letters) = self.config.letters.clone() {
             let topic = letters.name().to_owned();
             if let Err(error) = blocking(move || letters.look(ANSWER_WITHIN)).await? {

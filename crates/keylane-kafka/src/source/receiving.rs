@@ -11,11 +11,11 @@ use super::failures::Trouble;
 use super::intake::Taken;
 use super::job::{finished, job};
 use super::probe::{Probed, probe};
-use super::refused::Refusal;
 use super::state::KafkaSource;
 use super::status::PUBLISH_EVERY;
+use super::unavailable::Found;
 use crate::core::KafkaPosition;
-use crate::core::Start;
+use crate::core::{Start, TopicSettings};
 use crate::link::{Answer, Job, Prefetcher};
 
 /// Most records that one call hands over, so that news of the group is heard in between.
@@ -32,8 +32,10 @@ enum Waited {
     /// There is a record or news.
     Woken,
     Committed(Answer),
-    /// The topics that may not be read.
-    Refused(KafkaResult<Vec<Refusal>>),
+    /// The availability of the topics.
+    Looked(KafkaResult<Found>),
+    /// The settings of the topics.
+    Inspected(KafkaResult<Vec<TopicSettings>>),
     /// The brokers have answered, or have not.
     Probed(KafkaResult<Probed>),
     Time,
@@ -55,7 +57,8 @@ impl<M> KafkaSource<M> {
             self.follow_pauses();
             self.follow_starts()?;
             let consumer = self.consumer()?;
-            self.refused.ask_if_due(consumer, &self.config)?;
+            self.unavailable.ask_if_due(consumer, &self.config)?;
+            self.inspect_if_due()?;
             if self.failures.tell(into) {
                 self.publish();
                 return Ok(Received::Messages);
@@ -79,9 +82,9 @@ impl<M> KafkaSource<M> {
             match self.wait(probe_at).await? {
                 Waited::Woken | Waited::Time => {}
                 Waited::Committed(answer) => drop(self.follow_answer(answer)),
-                Waited::Refused(found) => {
+                Waited::Looked(found) => {
                     let failures = &mut self.failures;
-                    self.refused.follow(found, &self.config, failures)?;
+                    self.unavailable.follow(found, &self.config, failures)?;
                 }
                 Waited::Probed(Ok(_)) if !self.is_read() => {
                     // As if no broker had answered.
@@ -91,6 +94,9 @@ impl<M> KafkaSource<M> {
                          not return"
                     );
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
+                }
+                Waited::Inspected(found) => {
+                    self.inspection.follow(found, self.config.brokers());
                 }
                 // The source is well, but one of its partitions is not.
                 Waited::Probed(Ok(Probed::Silent(name, why))) => {
@@ -224,14 +230,20 @@ impl<M> KafkaSource<M> {
         if self.committing.is_none() && self.assignment.unsaid() > 0 {
             wake_at = wake_at.min(self.commit_at.max(now + Duration::from_millis(1)));
         }
-        for at in [self.rewind_at, self.starting.wake_at(), self.refused.at] {
+        for at in [
+            self.rewind_at,
+            self.starting.wake_at(),
+            self.unavailable.at,
+            self.inspection.wake_at(),
+        ] {
             wake_at = at.map_or(wake_at, |at| wake_at.min(at));
         }
         let wake = Arc::clone(&self.wake);
         tokio::select! {
             biased;
             answer = finished(&mut self.committing) => Ok(Waited::Committed(answer?)),
-            found = finished(&mut self.refused.asked) => Ok(Waited::Refused(found?)),
+            found = finished(&mut self.unavailable.asked) => Ok(Waited::Looked(found?)),
+            found = finished(&mut self.inspection.asked) => Ok(Waited::Inspected(found?)),
             answer = finished(&mut self.probing) => Ok(Waited::Probed(answer?)),
             () = wake.notified() => Ok(Waited::Woken),
             () = self.control.changed() => Ok(Waited::Woken),

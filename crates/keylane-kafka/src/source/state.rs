@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use super::anew::Commits;
 use super::failures::Failures;
+use super::inspection::Inspection;
 use super::intake::PartitionIntake;
 use super::probe::Probed;
-use super::refused::Refused;
 use super::starting::Starting;
+use super::unavailable::Unavailable;
 use crate::config::Config;
 use crate::control::Control;
 use crate::core::{Assignment, KafkaPosition};
@@ -76,7 +77,8 @@ pub struct KafkaSource<M = RawMessage> {
     /// Partitions that are ours and not read yet.
     pub(super) starting: Starting,
     pub(super) failures: Failures,
-    pub(super) refused: Refused,
+    pub(super) unavailable: Unavailable,
+    pub(super) inspection: Inspection,
     /// The partitions that begin at the end of their log: those that existed when the group began.
     /// Determined once in the life of the source; later partitions begin at their first record.
     pub(super) at_end: Option<Arc<HashSet<(String, i32)>>>,
@@ -110,6 +112,9 @@ pub struct KafkaSource<M = RawMessage> {
     /// The next partition whose leader is asked for an answer.
     pub(super) probed: usize,
     pub(super) reader: Option<Reader>,
+    /// Another member of the group has taken the name of this one. It joins again when the name is
+    /// free. It outlives a session.
+    pub(super) is_name_taken: bool,
     /// Letters on their way, which are offered again.
     pub(super) letters: HashMap<KafkaPosition, Delivery>,
     pub(super) control: Control,
@@ -127,7 +132,8 @@ impl<M> KafkaSource<M> {
         Self {
             starting: Starting::new(&wake),
             failures: Failures::default(),
-            refused: Refused::default(),
+            unavailable: Unavailable::default(),
+            inspection: Inspection::default(),
             at_end: None,
             assignment: Assignment::new(config.settings.limits, config.settings.commit_limits()),
             metadata_chars: config.settings.metadata_chars,
@@ -147,6 +153,7 @@ impl<M> KafkaSource<M> {
             probing: None,
             probed: 0,
             reader: None,
+            is_name_taken: false,
             letters: HashMap::new(),
             control: Control::default(),
             published_at: now,
@@ -176,13 +183,14 @@ impl<M> KafkaSource<M> {
         self.starting = Starting::new(&self.wake);
         // They are detected again.
         self.failures = Failures::default();
-        self.refused = Refused::default();
+        self.unavailable = Unavailable::default();
         self.revoked.clear();
         self.lost.clear();
         self.rewind_at = None;
         self.letters.clear();
         // They end by themselves, and their answers are about partitions that are gone.
         self.committing = None;
+        self.inspection.asked = None;
         self.probing = None;
         self.prefetcher = None;
         self.rounds_seen = None;

@@ -31,6 +31,13 @@ impl<S: Subscriber> Layer<S> for Loud {
     }
 }
 
+/// Returns the warnings and errors with this text.
+pub(crate) fn logged(text: &str) -> Vec<(Level, String)> {
+    let loud = LOUD.lock().unwrap();
+    let of_text = loud.iter().filter(|(_, line)| line.contains(text));
+    of_text.cloned().collect()
+}
+
 #[derive(Default)]
 struct Line(String);
 
@@ -51,13 +58,9 @@ async fn a_broker_that_is_down_is_no_error_and_is_reported_once() {
     stage.publish(0..10).await;
     stage.nothing_left().await;
     kafka.kill(0).await.unwrap();
-    let lines = || {
-        let loud = LOUD.lock().unwrap().clone();
-        Vec::from_iter(loud.into_iter().filter(|(_, line)| line.contains(&port)))
-    };
-    until("the broker is missed", async || !lines().is_empty()).await;
+    until("the broker is missed", async || !logged(&port).is_empty()).await;
     sleep(Duration::from_secs(6)).await;
-    let lines = lines();
+    let lines = logged(&port);
     let mut counts = BTreeMap::new();
     for (level, line) in &lines {
         assert_eq!(*level, Level::WARN, "{line}");

@@ -139,7 +139,15 @@ async fn a_pattern_does_not_take_the_letters_in_either_protocol() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_expression_is_refused_by_name() {
     let topic = Topic::unmade(shared().await, 1);
-    for pattern in ["orders)|(refunds", "(orders", "orders["] {
+    for pattern in [
+        "orders)|(refunds",
+        "(orders",
+        "orders[",
+        "a{2,1}",
+        "(a,",
+        "a,)|(b",
+        r"(a)\1",
+    ] {
         let built = reading(&topic, "classic").pattern(pattern).build();
         let error = built.expect_err(pattern);
         assert_eq!(error.setting(), "pattern", "{error}");

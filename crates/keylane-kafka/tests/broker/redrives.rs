@@ -1,8 +1,11 @@
 //! A redrive that is interrupted, and run again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use keylane::source::RawMessage;
 use keylane_kafka::{Producer, Redrive, RedriveError, RedriveReport, metadata};
+use testkit_servers::Kafka;
 use tokio::runtime::Runtime;
 
 use crate::stage::{Stage, id_of, place_of, until};
@@ -120,6 +123,37 @@ async fn a_redrive_that_is_dropped_ends_and_the_next_one_goes_on() {
     let confirmed = shelf.confirmed().await;
     assert_eq!(confirmed.len() as u64, gone);
     shelf.judge(&confirmed).await;
+}
+
+/// The proxy counts the bytes of the letter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_can_never_go_back_is_tried_once() {
+    const BYTES: usize = 500_000;
+    let kafka = Arc::new(Kafka::start().await.expect("a broker"));
+    let letters = Topic::new(kafka, 1).await;
+    let to = letters
+        .beside(".to", &[("max.message.bytes", "10000")])
+        .await;
+    let letter = RawMessage::new(vec![7; BYTES]).key("k");
+    letters.produce(vec![letter]).await;
+    let kafka = &letters.kafka;
+    let producer = Producer::builder(kafka.proxied())
+        .property("topic.metadata.propagation.max.ms", "1000")
+        .build()
+        .expect("a producer");
+    let missing = format!("{}.missing", letters.name);
+    for (to, is_refused) in [(&to.name, true), (&missing, false)] {
+        let redrive = Redrive::new(kafka.bootstrap(), &letters.name, producer.clone());
+        let error = redrive.to(to).run().await.expect_err("it cannot go back");
+        let RedriveError::Refused { redriven: 0, error } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(error.is_refused(), is_refused, "{error}");
+        assert!(!error.is_retryable(), "{error}");
+    }
+    let sent = kafka.proxy(0).traffic().to_server;
+    let sent = usize::try_from(sent).expect("a few bytes");
+    assert!((BYTES..2 * BYTES).contains(&sent), "{sent} bytes were sent");
 }
 
 /// All of its tasks end where they are, and settle and commit nothing more.

@@ -6,12 +6,13 @@ use std::time::Duration;
 use keylane::OnExhausted;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError, SendError};
 use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use crate::loudness::logged;
 use crate::stage::{message, until};
 use crate::support::{PATIENCE, Topic, show_log};
 
@@ -276,6 +277,23 @@ async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
     assert_eq!(ended.expect("a redrive").redriven, RECORDS);
 }
 
+/// A user with the rights of a source may see how many replicas a topic has, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_user_may_not_see_of_a_topic_is_no_warning() {
+    show_log();
+    let settings = [("unclean.leader.election.enable", "true")];
+    let topic = Topic::with(guarded().await, 1, &settings).await;
+    publish(&topic).await;
+    let intake = read_as(&topic, "billing").1;
+    let all = || logged(&format!("{} topic {}\"", topic.kafka.proxied(), topic.name));
+    until("the topic was looked at", async || !all().is_empty()).await;
+    until("it is read", async || intake.stats().acked == RECORDS).await;
+    intake.stop().await;
+    let all = all();
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].1.contains("replication.factor"), "{all:?}");
+}
+
 /// The error says more than that its record was dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_says_what_its_user_may_not_do() {
@@ -289,6 +307,10 @@ async fn a_producer_says_what_its_user_may_not_do() {
     let producer = builder.build().expect("a producer");
     let sent = timeout(PATIENCE, producer.send(&topic.name, &message(1, 1))).await;
     let refused = sent.expect("an answer").expect_err("it may not write");
+    assert!(
+        matches!(refused, SendError::Unavailable { .. }),
+        "{refused:?}"
+    );
     let said = refused.to_string().to_lowercase();
     assert!(said.contains("authoriz"), "{said}");
     assert!(!said.contains("purged"), "{said}");

@@ -1,4 +1,4 @@
-//! Topics that may not be read, while others are.
+//! Topics that do not exist, or may not be read, while others are read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,32 +12,43 @@ use tokio::time::Instant;
 use super::failures::{Failures, Trouble};
 use super::job::job;
 use crate::config::Config;
+use crate::error::KafkaSourceError;
 use crate::link::{Consumer, Job};
 
 /// The timeout of the request about one topic.
 const ASKED_FOR: Duration = Duration::from_secs(3);
 
-/// The pause before the next request while there are refused topics.
+/// The pause before the next request while there are unavailable topics.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A topic, and the error if it may not be read.
-pub(super) type Refusal = (String, Option<KafkaError>);
+/// The availability of a topic.
+#[derive(Debug)]
+pub(super) enum Availability {
+    There,
+    /// The topic does not exist: it is waited for.
+    Missing,
+    /// The user may not read the topic.
+    Refused(KafkaError),
+}
 
-/// The named topics that may not be read. Topics that a pattern finds can be read.
+/// The topics of a request, each with its availability.
+pub(super) type Found = Vec<(String, Availability)>;
+
+/// The named topics that cannot be read. Topics that a pattern finds can be read.
 #[derive(Default)]
-pub(super) struct Refused {
+pub(super) struct Unavailable {
     topics: BTreeSet<String>,
     /// When to ask the brokers next.
     pub(super) at: Option<Instant>,
-    pub(super) asked: Option<Job<KafkaResult<Vec<Refusal>>>>,
+    pub(super) asked: Option<Job<KafkaResult<Found>>>,
 }
 
-impl Refused {
+impl Unavailable {
     pub(super) fn look_now(&mut self) {
         self.at = Some(Instant::now());
     }
 
-    /// Asks which topics may not be read, if it is time for that.
+    /// Asks which topics are not available, if it is time for that.
     pub(super) fn ask_if_due(
         &mut self,
         consumer: Arc<Consumer>,
@@ -54,37 +65,43 @@ impl Refused {
     /// Processes the answer. A source that may read none of its topics fails as a whole.
     pub(super) fn follow(
         &mut self,
-        found: KafkaResult<Vec<Refusal>>,
+        found: KafkaResult<Found>,
         config: &Config,
         failures: &mut Failures,
     ) -> Result<(), SourceError> {
         let found = match found {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(
+                tracing::debug!(
                     target: "keylane",
                     %error,
-                    "the permissions for the topics are not known, will retry"
+                    "the availability of the topics is not known, will retry"
                 );
                 self.at = Some(Instant::now() + AGAIN_AFTER);
                 return Ok(());
             }
         };
-        let reads_others = !config.names_all() || found.iter().any(|(_, why)| why.is_none());
-        for (topic, why) in found {
-            match why {
-                Some(error) if !reads_others => return Err(SourceError::failed(error)),
-                Some(error) => {
-                    let why = format!("it cannot be read: {error}");
-                    failures.fail(&topic, Trouble::Unread, why);
-                    self.topics.insert(topic);
-                }
-                None => {
+        let is_refused = |of: &Availability| matches!(of, Availability::Refused(_));
+        let reads_others = !config.names_all() || !found.iter().all(|(_, of)| is_refused(of));
+        for (topic, of) in found {
+            let why = match of {
+                Availability::There => {
                     if self.topics.remove(&topic) {
                         failures.recover(&topic, Trouble::Unread);
                     }
+                    continue;
                 }
-            }
+                Availability::Missing => KafkaSourceError::NoTopic {
+                    topic: topic.clone(),
+                }
+                .to_string(),
+                Availability::Refused(error) if !reads_others => {
+                    return Err(SourceError::failed(error));
+                }
+                Availability::Refused(error) => format!("it cannot be read: {error}"),
+            };
+            failures.fail(&topic, Trouble::Unread, why);
+            self.topics.insert(topic);
         }
         let again = Instant::now() + AGAIN_AFTER;
         self.at = (!self.topics.is_empty()).then_some(again);
@@ -92,15 +109,18 @@ impl Refused {
     }
 }
 
-fn ask(consumer: &Consumer, topics: Vec<String>) -> KafkaResult<Vec<Refusal>> {
+fn ask(consumer: &Consumer, topics: Vec<String>) -> KafkaResult<Found> {
     let ask = |topic: String| {
         let said = consumer.fetch_metadata(Some(&topic), ASKED_FOR)?;
         let mut errors = said.topics().iter().filter_map(|one| one.error());
-        let error = errors.next().map(RDKafkaErrorCode::from);
-        let is_refused =
-            |code: &RDKafkaErrorCode| matches!(code, RDKafkaErrorCode::TopicAuthorizationFailed);
-        let error = error.filter(is_refused).map(KafkaError::MetadataFetch);
-        Ok((topic, error))
+        let availability = match errors.next().map(RDKafkaErrorCode::from) {
+            Some(RDKafkaErrorCode::UnknownTopicOrPartition) => Availability::Missing,
+            Some(code @ RDKafkaErrorCode::TopicAuthorizationFailed) => {
+                Availability::Refused(KafkaError::MetadataFetch(code))
+            }
+            _ => Availability::There,
+        };
+        Ok((topic, availability))
     };
     topics.into_iter().map(ask).collect()
 }
