@@ -1,9 +1,9 @@
 //! Producers in the test and workers in processes, while their server fails over.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use keylane_testkit::scenario::until;
@@ -15,8 +15,14 @@ use crate::record::{Entry, Event};
 use crate::verdict::{Verdict, all_go_on};
 use crate::{Answer, Journal, Ledger, Process, Reader, now};
 
-/// How long each producer waits between two messages.
+/// How long each producer waits between two messages …
 const PACE: Duration = Duration::from_millis(20);
+
+/// … how many of its messages may wait to be done …
+const AHEAD: usize = 10;
+
+/// … and how long it waits for one: it may be lost.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// The variables of a worker. Without them the test that is the worker does nothing.
 const JOURNAL: &str = "KEYLANE_TRIAL_JOURNAL";
@@ -60,7 +66,8 @@ impl Workers {
 ///           └────────────────► Verdict ◄────────────────┘
 /// ```
 ///
-/// A producer sends the next message when the one before it was answered, and sends none again.
+/// A producer sends the next message when the one before it was answered, and sends none again. It
+/// is not far ahead of the workers, so that a message shows by itself how long it takes.
 #[derive(Debug)]
 pub struct Trial {
     ledger: Ledger,
@@ -69,8 +76,7 @@ pub struct Trial {
     processes: Vec<Process>,
     workers: Workers,
     journal: Journal,
-    reader: Reader<3>,
-    done_at: HashMap<u64, Duration>,
+    progress: Progress,
     /// When the last fault was, and whether it has ended a history.
     fault: (Duration, bool),
     path: PathBuf,
@@ -93,16 +99,22 @@ impl Trial {
         let (ledger, ends) = (Ledger::default(), Arc::<AtomicBool>::default());
         let journal = Journal::open(&path);
         let processes = (0..workers.count).map(|_| workers.start(&path)).collect();
-        let produce = |key| produce(key, send.clone(), ledger.clone(), Arc::clone(&ends));
+        let progress = Progress::of(Reader::open(&path));
+        let produce = |key| Producer {
+            key,
+            ledger: ledger.clone(),
+            progress: progress.clone(),
+            ends: Arc::clone(&ends),
+        };
+        let produce = |key| tokio::spawn(produce(key).run(send.clone()));
         Self {
-            producers: (0..keys).map(|key| tokio::spawn(produce(key))).collect(),
+            producers: (0..keys).map(produce).collect(),
             ledger,
             ends,
             processes,
             workers,
-            reader: Reader::open(&path),
+            progress,
             journal,
-            done_at: HashMap::new(),
             fault: (now(), false),
             path,
             _folder: folder,
@@ -140,11 +152,7 @@ impl Trial {
     /// Panics if one is not within two minutes.
     pub async fn goes_on(&mut self) {
         let (fault, is_lossy) = self.fault;
-        until(|| {
-            self.read();
-            all_go_on(&self.ledger.sent(), &self.done_at, fault).is_some()
-        })
-        .await;
+        until(|| all_go_on(&self.ledger.sent(), &self.progress.lock(), fault).is_some()).await;
         if is_lossy {
             self.journal.event(Event::History, 0);
         }
@@ -166,40 +174,78 @@ impl Trial {
         let sent = self.ledger.sent();
         let mut last = BTreeMap::new();
         last.extend((0..).zip(&sent).map(|(id, sent)| (sent.key, id)));
-        until(|| {
-            self.read();
-            last.values().all(|id| self.done_at.contains_key(id))
-        })
-        .await;
+        until(|| last.values().all(|id| self.progress.is_done(*id))).await;
         for process in std::mem::take(&mut self.processes) {
             process.stop().await;
         }
         Verdict::judge(&sent, Reader::open(&self.path).read())
     }
+}
 
-    fn read(&mut self) {
-        let done = |line: &&Entry| Event::of(line) == Event::Done;
-        for line in self.reader.read().iter().filter(done) {
-            self.done_at.entry(line.numbers[1]).or_insert(line.at);
+/// When each message was done, from the journal. A task reads it until the last clone is dropped.
+#[derive(Clone, Debug)]
+struct Progress(Arc<Mutex<HashMap<u64, Duration>>>);
+
+impl Progress {
+    fn of(mut reader: Reader<3>) -> Self {
+        let progress = Self(Arc::default());
+        let done_at = Arc::downgrade(&progress.0);
+        tokio::spawn(async move {
+            while let Some(done_at) = done_at.upgrade() {
+                note(reader.read(), &mut done_at.lock().expect("no panic"));
+                sleep(PACE / 4).await;
+            }
+        });
+        progress
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Duration>> {
+        self.0.lock().expect("no panic")
+    }
+
+    fn is_done(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
+    }
+}
+
+fn note(lines: &[Entry], done_at: &mut HashMap<u64, Duration>) {
+    for line in lines {
+        if Event::of(line) == Event::Done {
+            done_at.entry(line.numbers[1]).or_insert(line.at);
         }
     }
 }
 
-/// Sends until it ends, and then one more that is accepted.
-async fn produce<F: Future<Output = Answer>>(
+struct Producer {
     key: u64,
-    send: impl Fn(u64, u64) -> F,
     ledger: Ledger,
+    progress: Progress,
     ends: Arc<AtomicBool>,
-) {
-    loop {
-        let is_over = ends.load(Ordering::Relaxed);
-        let id = ledger.send(key);
-        let answer = send(key, id).await;
-        ledger.answer(id, answer);
-        if is_over && answer == Answer::Accepted {
-            return;
+}
+
+impl Producer {
+    /// Sends until it ends, and then one more that is accepted.
+    async fn run<F: Future<Output = Answer>>(self, send: impl Fn(u64, u64) -> F) {
+        let mut waiting = VecDeque::new();
+        loop {
+            let is_over = self.ends.load(Ordering::Relaxed);
+            let id = self.ledger.send(self.key);
+            let answer = send(self.key, id).await;
+            self.ledger.answer(id, answer);
+            if is_over && answer == Answer::Accepted {
+                return;
+            }
+            waiting.push_back((id, now() + WAIT));
+            sleep(PACE).await;
+            while let Some((first, until)) = waiting.front()
+                && (waiting.len() > AHEAD || self.progress.is_done(*first))
+            {
+                if self.progress.is_done(*first) || now() > *until {
+                    waiting.pop_front();
+                } else {
+                    sleep(PACE).await;
+                }
+            }
         }
-        sleep(PACE).await;
     }
 }

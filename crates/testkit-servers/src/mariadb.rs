@@ -220,10 +220,10 @@ impl Follows for Maria {
         let status = self.execute(port, Self::DATABASE, "show slave status", seconds)?;
         let columns: Vec<&str> = status.split('\t').collect();
         let column = |number: usize| columns.get(number).copied().unwrap_or_default();
-        // The file and the position up to which it has received changes, and has applied them.
-        let (received, applied) = ([5, 6].map(column), [9, 21].map(column));
-        let (runs, error) = (column(11) == "Yes", column(18));
-        Ok(received == applied || !runs && matches!(error, "" | "0"))
+        let (runs, error, received) = (column(11) == "Yes", column(18), column(43));
+        // Not the positions in the log: the end of the last transaction may be missing.
+        let applied = self.execute(port, Self::DATABASE, "select @@gtid_slave_pos", seconds)?;
+        Ok(received == applied.trim_end() || !runs && matches!(error, "" | "0"))
     }
 
     fn follow(port: u16) -> Vec<String> {

@@ -6,6 +6,7 @@
 //!                                     └─ replication ──► Redis, replica_of the first
 //!
 //!  RedisCluster ──► node 0: slots 0 to 5460 ── bus ── node 1 ── bus ── node 2
+//!                     └─ replication ──► node 3, if there are replicas
 //! ```
 //!
 //! Redis 7 comes from the package of the system. Redis 8 and Valkey 9 come from Python's package
