@@ -41,7 +41,7 @@ pub use kafka::{Kafka, KafkaBuilder};
 pub mod proxy;
 
 pub mod redis;
-pub use redis::{Fsync, Redis, RedisBuilder, RedisCluster, RedisKind};
+pub use redis::{Fsync, Redis, RedisBuilder, RedisCluster, RedisKind, Sentinel};
 
 mod error;
 pub use error::ServerError;

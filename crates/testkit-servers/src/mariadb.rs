@@ -180,7 +180,10 @@ impl Follows for Maria {
 
     const STOP_RECEIVING: &[&str] = &["stop slave io_thread"];
 
-    const PROMOTE: &[&str] = &["stop slave; reset slave all"];
+    const PROMOTE: &[&str] = &[
+        "stop slave; reset slave all",
+        "set global innodb_flush_log_at_trx_commit = 1",
+    ];
 
     fn create_primary(folder: &Path) -> Result<Self, ServerError> {
         let prepared = Self::prepare(folder)?;
@@ -200,6 +203,8 @@ impl Follows for Maria {
         vec![
             "set global rpl_semi_sync_master_timeout = 3600000".to_owned(),
             "set global rpl_semi_sync_master_enabled = on".to_owned(),
+            // A commit that waits until the standby has all before it.
+            "create or replace table mysql.keylane_synchronous (n int)".to_owned(),
         ]
     }
 
@@ -228,11 +233,14 @@ impl Follows for Maria {
 
     fn follow(port: u16) -> Vec<String> {
         let (user, password) = (Server::<Self>::USER, Server::<Self>::PASSWORD);
+        // A sync for each change would take long.
+        let no_sync = "set global innodb_flush_log_at_trx_commit = 2";
         // From the first change on: the server has logged since its start.
-        vec![format!(
+        let follow = format!(
             "change master to master_host='127.0.0.1', master_port={port}, master_user='{user}',
              master_password='{password}', master_use_gtid=slave_pos; start slave"
-        )]
+        );
+        vec![no_sync.to_owned(), follow]
     }
 }
 

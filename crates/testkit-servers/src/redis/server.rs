@@ -136,6 +136,10 @@ impl Redis {
         }
     }
 
+    pub(super) fn program(&self) -> &Path {
+        &self.inner.program
+    }
+
     /// Returns the settings with which it was created.
     pub(super) fn settings(&self) -> &RedisBuilder {
         &self.inner.settings

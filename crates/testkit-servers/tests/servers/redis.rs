@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use testkit_servers::{Fsync, Redis, RedisCluster, RedisKind, ServerError};
+use testkit_servers::{Fsync, Redis, RedisCluster, RedisKind, Sentinel, ServerError};
 
 use crate::killed::{self, State};
 use crate::processes::{is_dead, refuses, state, tree};
@@ -240,6 +240,33 @@ async fn a_cluster_comes_back(kind: RedisKind) {
 }
 
 /// The tests of one kind.
+async fn sentinels_let_a_replica_take_over(kind: RedisKind) {
+    let primary = Redis::start(kind).await.unwrap();
+    let replica = Redis::builder(kind).replica_of(&primary);
+    let replica = replica.start().await.unwrap();
+    let sentinels = Sentinel::watch(&primary, 3).await.unwrap();
+    let named = async || {
+        let mut named = Vec::new();
+        for sentinel in &sentinels {
+            named.push(sentinel.primary().await.unwrap());
+        }
+        format!("{named:?}")
+    };
+    let all = |server: &Redis| format!("{:?}", [server.port(); 3]);
+    assert_eq!(named().await, all(&primary));
+    // They know each other, and the replica, after some seconds.
+    let known = async || sentinels[0].log();
+    eventually(known, |log| {
+        log.matches("+sentinel ").count() == 2 && log.contains("+slave")
+    })
+    .await;
+    primary.kill().await.unwrap();
+    let expected = all(&replica);
+    eventually(named, |named| named == expected).await;
+    let role = async || done(&replica, "INFO replication").await;
+    eventually(role, |info| info.contains("role:master")).await;
+}
+
 async fn a_replica_of_a_cluster_takes_over(kind: RedisKind) {
     let settings = Redis::builder(kind).argument("cluster-node-timeout", "1000");
     let mut cluster = settings.start_cluster(3).await.unwrap();
@@ -310,6 +337,11 @@ macro_rules! redis_tests {
         #[tokio::test]
         async fn a_cluster_comes_back() {
             super::a_cluster_comes_back(KIND).await;
+        }
+
+        #[tokio::test]
+        async fn sentinels_let_a_replica_take_over() {
+            super::sentinels_let_a_replica_take_over(KIND).await;
         }
 
         #[tokio::test]
