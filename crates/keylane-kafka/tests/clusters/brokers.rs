@@ -26,6 +26,7 @@ fn faults() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by `cargo xtask soak --clusters`"]
 async fn a_group_outlives_its_brokers() {
     let verdict = tried(faults()).await;
     println!("Kafka, three brokers: {verdict}");

@@ -11,6 +11,7 @@ use crate::site::{FOUND_OUT, failovers, local, prepared, show_log};
 use crate::worker::trial;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by `cargo xtask soak --clusters`"]
 async fn a_semi_synchronous_standby_takes_over() {
     let verdict = tried(failovers()).await;
     println!("MariaDB, semi-synchronous standby: {verdict}");

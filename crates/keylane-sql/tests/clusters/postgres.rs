@@ -155,6 +155,7 @@ async fn a_synchronous_standby_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by `cargo xtask soak --clusters`"]
 async fn an_asynchronous_standby_takes_over() {
     let verdict = tried(&[Loss::Site], failovers().div_ceil(2)).await;
     println!("PostgreSQL, standby {LAG:?} behind: {verdict}");

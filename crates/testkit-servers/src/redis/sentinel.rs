@@ -48,7 +48,7 @@ impl Sentinel {
     pub const NAME: &str = NAME;
 
     /// Starts so many sentinels that watch a primary. It counts as down when more than half of them
-    /// have had no answer for a second.
+    /// have had no answer for two seconds.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Sentinel {
         let text = format!(
             "bind 127.0.0.1\nport {port}\nprotected-mode no\n\
              sentinel monitor {NAME} 127.0.0.1 {watched} {quorum}\n\
-             sentinel down-after-milliseconds {NAME} 1000\n\
+             sentinel down-after-milliseconds {NAME} 2000\n\
              sentinel failover-timeout {NAME} 5000\n"
         );
         fs::write(&file, text).map_err(ServerError::system("prepare the folder of the server"))?;
