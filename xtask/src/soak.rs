@@ -34,7 +34,9 @@ use crate::proof::{self, Run, Settings, Step};
 /// Runtimes are dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a
 /// quarter of them while they recover. Processes with a lease in a database are paused past its
 /// end, 1,000 times on each database. Consumers of Kafka join, leave, die and stand still 500
-/// times, and workers of a list in Redis and members of a group of streams 1,000 times each. Each
+/// times, and workers of a list in Redis and members of a group of streams 1,000 times each. Primaries
+/// of each database, of Redis with Sentinel and as a cluster, and brokers of Kafka fail 20 times, and
+/// their workers die in between: README's table of fail-overs is from there. Each
 /// of the first 2,000 system calls of an inbox on its files fails, once with EIO and once with
 /// ENOSPC. The decoders of records are fuzzed for 10 minutes; an input with a new kind of answer is
 /// added to crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload.
@@ -60,6 +62,9 @@ pub(crate) struct Args {
     /// Only the step of this name, or those whose names contain this; may be given several times
     #[arg(long, value_name = "NAME")]
     step: Vec<String>,
+    /// Only the clusters: servers that fail over while processes work on them
+    #[arg(long)]
+    clusters: bool,
     /// Also run steps that have passed on this tree
     #[arg(long)]
     again: bool,
@@ -76,7 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let scale = Scale::chosen(args.short, args.long);
     let release = checks::release(args.baseline_rev.as_deref())?;
     let steps = plan::steps(scale, release.as_deref());
-    let chosen = proof::choose(&steps, &args.step)?;
+    let mut names = args.step.clone();
+    names.extend(args.clusters.then(|| kinds::CLUSTERS.to_owned()));
+    let chosen = proof::choose(&steps, &names)?;
     let mut run = Run::new(Settings {
         scale: scale.name(),
         seed: args.seed,

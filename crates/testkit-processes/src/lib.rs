@@ -9,7 +9,8 @@
 //!         └─► Story: attempts at messages, and which were lost, out of order, repeated or at once
 //! ```
 //!
-//! What a worker does, and which of the findings are errors, is the affair of each test.
+//! What a worker does, and which of the findings are errors, is the affair of each test. Only a
+//! [`Trial`], for servers that fail over, has producers and a judge of its own.
 
 #![cfg(unix)]
 
@@ -21,3 +22,15 @@ pub use journal::{Journal, Line, Reader, now};
 
 mod story;
 pub use story::{Attempt, Step, Story, What};
+
+mod trial;
+pub use trial::{Trial, Workers, task};
+
+mod ledger;
+pub use ledger::{Answer, Ledger, Sent};
+
+mod record;
+pub use record::{Entry, Event};
+
+mod verdict;
+pub use verdict::Verdict;

@@ -12,7 +12,7 @@ use crate::process::{Process, Program};
 use crate::program::tail;
 
 /// How long a server may take to become ready, and to stop.
-const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long to wait after a server was not ready.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);

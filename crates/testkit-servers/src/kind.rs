@@ -39,12 +39,15 @@ pub trait Kind: Sized + Send + Sync + 'static {
     fn is_ready(&self, folder: &Path, port: u16, seconds: u64) -> bool;
 }
 
-/// A kind whose servers can follow another one, asynchronously.
+/// A kind whose servers can follow another one.
 ///
 /// It is not reachable, like [`Kind`].
 pub trait Follows: Kind {
     /// The statements that cut a standby off from the primary.
     const FALL_BEHIND: &[&str];
+
+    /// The statements after which a standby receives no further changes.
+    const STOP_RECEIVING: &[&str];
 
     /// The statements that make a standby a primary.
     const PROMOTE: &[&str];
@@ -52,8 +55,27 @@ pub trait Follows: Kind {
     /// Creates the data like [`create`](Kind::create), for a server that can be followed.
     fn create_primary(folder: &Path) -> Result<Self, ServerError>;
 
-    /// Creates the data of a standby in `folder`; the primary listens on `port`.
-    fn create_standby(folder: &Path, port: u16) -> Result<Self, ServerError>;
+    /// Returns the statements with which commits on the primary wait for the standby on `port`.
+    fn synchronous(port: u16) -> Vec<String>;
+
+    /// Returns a query of the primary that returns 1 when its commits wait for that standby.
+    fn is_synchronous(port: u16) -> String;
+
+    /// Returns whether a standby on `port` has applied the changes that it has received.
+    fn has_applied(&self, port: u16, seconds: u64) -> Result<bool, ServerError>;
+
+    /// Finds the programs of a server in `folder`, which has no data yet and can be followed.
+    fn prepare(folder: &Path) -> Result<Self, ServerError>;
+
+    /// Creates the data of a standby in its folder; the primary listens on `port`.
+    fn copy(&self, folder: &Path, port: u16) -> Result<(), ServerError>;
+
+    /// Does both for a new standby.
+    fn create_standby(folder: &Path, port: u16) -> Result<Self, ServerError> {
+        let prepared = Self::prepare(folder)?;
+        prepared.copy(folder, port)?;
+        Ok(prepared)
+    }
 
     /// Returns the statements for a running standby.
     fn follow(port: u16) -> Vec<String>;

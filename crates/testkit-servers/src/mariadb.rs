@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::kind::{Dumps, Follows, Kind};
 use crate::process::{Program, User};
@@ -38,6 +39,8 @@ pub struct Maria {
     user: Option<User>,
     /// Whether it logs its changes for standbys.
     is_logged: bool,
+    /// How often its data were created.
+    installed: AtomicU32,
 }
 
 impl Kind for Maria {
@@ -46,31 +49,9 @@ impl Kind for Maria {
     const STOP_SIGNAL: &str = "TERM";
 
     fn create(folder: &Path) -> Result<Self, ServerError> {
-        let server = find("mariadbd")?;
-        let client = find("mariadb")?;
-        let install = find("mariadb-install-db")?;
-        let user = service_user(folder, "mysql")?;
-        let prepared = || {
-            fs::write(users(folder), create_users())?;
-            let Some(user) = user else { return Ok(()) };
-            [folder, &users(folder)]
-                .into_iter()
-                .try_for_each(|path| chown(path, Some(user.uid), Some(user.gid)))
-        };
-        prepared().map_err(ServerError::system("prepare the folder of the server"))?;
-        run(&install, user, 60, |install| {
-            install.arg("--no-defaults");
-            install.arg(option("datadir", &data(folder)));
-            install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
-            // At its start it removes temporary tables there, including those of another server.
-            install.env("TMPDIR", folder).current_dir(folder);
-        })?;
-        Ok(Self {
-            server,
-            client,
-            user,
-            is_logged: false,
-        })
+        let created = Self::find(folder)?;
+        created.install(folder)?;
+        Ok(created)
     }
 
     fn program(&self, folder: &Path, port: u16) -> Program {
@@ -91,7 +72,13 @@ impl Kind for Maria {
             .arg("--max-allowed-packet=1G")
             .args(match self.is_logged {
                 // Each server has a number of its own.
-                true => vec!["--log-bin=binlog".to_owned(), format!("--server-id={port}")],
+                true => vec![
+                    "--log-bin=binlog".to_owned(),
+                    format!("--server-id={}", self.id(port)),
+                    // A standby has all that another standby needs from it, when it is promoted.
+                    "--log-slave-updates".to_owned(),
+                    "--rpl-semi-sync-slave-enabled=on".to_owned(),
+                ],
                 false => Vec::new(),
             })
     }
@@ -114,6 +101,49 @@ impl Kind for Maria {
         // The server adds a slash at its end, which the comparison of paths ignores.
         self.execute(port, Self::DATABASE, "select @@datadir", seconds)
             .is_ok_and(|answer| Path::new(answer.trim_end()) == data(folder))
+    }
+}
+
+impl Maria {
+    /// Finds the programs, and gives the folder to the user of the server.
+    fn find(folder: &Path) -> Result<Self, ServerError> {
+        let server = find("mariadbd")?;
+        let client = find("mariadb")?;
+        let user = service_user(folder, "mysql")?;
+        let prepared = || {
+            fs::write(users(folder), create_users())?;
+            let Some(user) = user else { return Ok(()) };
+            [folder, &users(folder)]
+                .into_iter()
+                .try_for_each(|path| chown(path, Some(user.uid), Some(user.gid)))
+        };
+        prepared().map_err(ServerError::system("prepare the folder of the server"))?;
+        Ok(Self {
+            server,
+            client,
+            user,
+            is_logged: false,
+            installed: AtomicU32::new(0),
+        })
+    }
+
+    /// Returns its number. A server skips the changes in a log that have its own number: one that
+    /// is created again needs those that it has made before.
+    fn id(&self, port: u16) -> u32 {
+        u32::from(port) + (self.installed.load(Ordering::Relaxed) << 16)
+    }
+
+    /// Creates the data.
+    fn install(&self, folder: &Path) -> Result<(), ServerError> {
+        self.installed.fetch_add(1, Ordering::Relaxed);
+        let installed = run(&find("mariadb-install-db")?, self.user, 60, |install| {
+            install.arg("--no-defaults");
+            install.arg(option("datadir", &data(folder)));
+            install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);
+            // At its start it removes temporary tables there, including those of another server.
+            install.env("TMPDIR", folder).current_dir(folder);
+        });
+        installed.map(drop)
     }
 }
 
@@ -148,26 +178,69 @@ impl Dumps for Maria {
 impl Follows for Maria {
     const FALL_BEHIND: &[&str] = &["stop slave"];
 
-    const PROMOTE: &[&str] = &["stop slave; reset slave all"];
+    const STOP_RECEIVING: &[&str] = &["stop slave io_thread"];
+
+    const PROMOTE: &[&str] = &[
+        "stop slave; reset slave all",
+        "set global innodb_flush_log_at_trx_commit = 1",
+    ];
 
     fn create_primary(folder: &Path) -> Result<Self, ServerError> {
+        let prepared = Self::prepare(folder)?;
+        prepared.install(folder)?;
+        Ok(prepared)
+    }
+
+    fn prepare(folder: &Path) -> Result<Self, ServerError> {
         Ok(Self {
             is_logged: true,
-            ..Self::create(folder)?
+            ..Self::find(folder)?
         })
     }
 
-    fn create_standby(folder: &Path, _: u16) -> Result<Self, ServerError> {
-        Self::create_primary(folder)
+    fn synchronous(_: u16) -> Vec<String> {
+        // It would not wait for longer than this, by default for 10 s.
+        vec![
+            "set global rpl_semi_sync_master_timeout = 3600000".to_owned(),
+            "set global rpl_semi_sync_master_enabled = on".to_owned(),
+            // A commit that waits until the standby has all before it.
+            "create or replace table mysql.keylane_synchronous (n int)".to_owned(),
+        ]
+    }
+
+    fn is_synchronous(_: u16) -> String {
+        let status = "information_schema.global_status";
+        format!(
+            "select variable_value from {status}
+             where variable_name = 'Rpl_semi_sync_master_clients'"
+        )
+    }
+
+    /// It gets all data from the log of its primary.
+    fn copy(&self, folder: &Path, _: u16) -> Result<(), ServerError> {
+        self.install(folder)
+    }
+
+    fn has_applied(&self, port: u16, seconds: u64) -> Result<bool, ServerError> {
+        let status = self.execute(port, Self::DATABASE, "show slave status", seconds)?;
+        let columns: Vec<&str> = status.split('\t').collect();
+        let column = |number: usize| columns.get(number).copied().unwrap_or_default();
+        let (runs, error, received) = (column(11) == "Yes", column(18), column(43));
+        // Not the positions in the log: the end of the last transaction may be missing.
+        let applied = self.execute(port, Self::DATABASE, "select @@gtid_slave_pos", seconds)?;
+        Ok(received == applied.trim_end() || !runs && matches!(error, "" | "0"))
     }
 
     fn follow(port: u16) -> Vec<String> {
         let (user, password) = (Server::<Self>::USER, Server::<Self>::PASSWORD);
+        // A sync for each change would take long.
+        let no_sync = "set global innodb_flush_log_at_trx_commit = 2";
         // From the first change on: the server has logged since its start.
-        vec![format!(
+        let follow = format!(
             "change master to master_host='127.0.0.1', master_port={port}, master_user='{user}',
-             master_password='{password}', master_use_gtid=no; start slave"
-        )]
+             master_password='{password}', master_use_gtid=slave_pos; start slave"
+        );
+        vec![no_sync.to_owned(), follow]
     }
 }
 

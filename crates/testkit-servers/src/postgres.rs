@@ -78,6 +78,9 @@ impl Kind for PostgreSql {
             .arg(port.to_string())
             .arg("-c")
             .arg(sockets)
+            // A standby has this name at its primary.
+            .arg("-c")
+            .arg(format!("cluster_name={}", name(port)))
             .args([
                 "-c",
                 "listen_addresses=127.0.0.1",
@@ -141,25 +144,6 @@ impl PostgreSql {
             set_up(psql);
         })
     }
-
-    /// Finds the programs, and gives the folder to the user of the server.
-    fn prepare(folder: &Path) -> Result<Self, ServerError> {
-        // It may be a link. The server and the client of the same version are beside its target.
-        let initdb = find("initdb")?;
-        let initdb = initdb.canonicalize().unwrap_or(initdb);
-        let programs = initdb.parent().unwrap_or(Path::new("/")).to_owned();
-        let user = service_user(folder, "postgres")?;
-        let password = password(folder);
-        let prepared = || {
-            fs::write(&password, Server::<Self>::PASSWORD)?;
-            let Some(user) = user else { return Ok(()) };
-            [folder, &password]
-                .into_iter()
-                .try_for_each(|path| chown(path, Some(user.uid), Some(user.gid)))
-        };
-        prepared().map_err(ServerError::system("prepare the folder of the server"))?;
-        Ok(Self { programs, user })
-    }
 }
 
 impl Dumps for PostgreSql {
@@ -197,30 +181,80 @@ impl Follows for PostgreSql {
         "select pg_reload_conf()",
     ];
 
+    const STOP_RECEIVING: &[&str] = &[];
+
     const PROMOTE: &[&str] = &["select pg_promote()"];
 
     fn create_primary(folder: &Path) -> Result<Self, ServerError> {
         Self::create(folder)
     }
 
-    fn create_standby(folder: &Path, port: u16) -> Result<Self, ServerError> {
-        let created = Self::prepare(folder)?;
-        let copy = created.programs.join("pg_basebackup");
-        run(&copy, created.user, 60, |copy| {
-            copy.env("PGPASSWORD", Server::<Self>::PASSWORD);
-            copy.arg("--pgdata").arg(data(folder));
-            copy.args(["--host=127.0.0.1", &format!("--port={port}")]);
-            copy.args(["--username", Server::<Self>::USER, "--no-password"]);
-            copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
-            copy.current_dir(folder);
-        })?;
-        Ok(created)
+    /// Also gives the folder to the user of the server.
+    fn prepare(folder: &Path) -> Result<Self, ServerError> {
+        // It may be a link. The server and the client of the same version are beside its target.
+        let initdb = find("initdb")?;
+        let initdb = initdb.canonicalize().unwrap_or(initdb);
+        let programs = initdb.parent().unwrap_or(Path::new("/")).to_owned();
+        let user = service_user(folder, "postgres")?;
+        let password = password(folder);
+        let prepared = || {
+            fs::write(&password, Server::<Self>::PASSWORD)?;
+            let Some(user) = user else { return Ok(()) };
+            [folder, &password]
+                .into_iter()
+                .try_for_each(|path| chown(path, Some(user.uid), Some(user.gid)))
+        };
+        prepared().map_err(ServerError::system("prepare the folder of the server"))?;
+        Ok(Self { programs, user })
+    }
+
+    fn copy(&self, folder: &Path, port: u16) -> Result<(), ServerError> {
+        let copied = run(
+            &self.programs.join("pg_basebackup"),
+            self.user,
+            60,
+            |copy| {
+                copy.env("PGPASSWORD", Server::<Self>::PASSWORD);
+                copy.arg("--pgdata").arg(data(folder));
+                copy.args(["--host=127.0.0.1", &format!("--port={port}")]);
+                copy.args(["--username", Server::<Self>::USER, "--no-password"]);
+                copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
+                copy.current_dir(folder);
+            },
+        );
+        copied.map(drop)
+    }
+
+    fn synchronous(port: u16) -> Vec<String> {
+        let name = name(port);
+        vec![
+            format!("alter system set synchronous_standby_names = '{name}'"),
+            "select pg_reload_conf()".to_owned(),
+        ]
+    }
+
+    fn is_synchronous(port: u16) -> String {
+        let name = name(port);
+        format!(
+            "select count(*) from pg_stat_replication
+             where application_name = '{name}' and sync_state = 'sync'"
+        )
+    }
+
+    fn has_applied(&self, _: u16, _: u64) -> Result<bool, ServerError> {
+        // It does so before it becomes a primary.
+        Ok(true)
     }
 
     fn follow(_: u16) -> Vec<String> {
         // The files of the standby configure this.
         Vec::new()
     }
+}
+
+/// The name of a standby, by its port.
+fn name(port: u16) -> String {
+    format!("keylane_{port}")
 }
 
 fn password(folder: &Path) -> PathBuf {

@@ -63,8 +63,8 @@ pub(super) struct Inner<K> {
     /// `None`: the clock of the machine.
     clock: Option<Clock>,
     /// Before the folder, so that it is dropped first.
-    daemon: Daemon,
-    folder: TempDir,
+    pub(super) daemon: Daemon,
+    pub(super) folder: TempDir,
 }
 
 impl<K: Kind> Server<K> {
@@ -348,7 +348,7 @@ impl<K: Kind> Inner<K> {
         }
     }
 
-    fn start_again(&self) -> Result<(), ServerError> {
+    pub(super) fn start_again(&self) -> Result<(), ServerError> {
         let (kind, folder, port) = (&self.kind, self.folder.path(), self.port);
         let program = kind.program(folder, port);
         let program = match &self.clock {

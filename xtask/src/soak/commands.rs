@@ -191,6 +191,33 @@ pub(super) fn stream_faults(faults: u64) -> Command {
     with(command, "KEYLANE_REDIS_MEMBER_FAULTS", each)
 }
 
+pub(super) fn postgres_cluster(failovers: u64) -> Command {
+    clusters("keylane-sql", "postgres::", failovers)
+}
+
+pub(super) fn mariadb_cluster(failovers: u64) -> Command {
+    clusters("keylane-sql", "mariadb::", failovers)
+}
+
+pub(super) fn redis_cluster(failovers: u64) -> Command {
+    clusters("keylane-redis", "cluster::", failovers)
+}
+
+pub(super) fn redis_sentinel(failovers: u64) -> Command {
+    clusters("keylane-redis", "sentinel::", failovers)
+}
+
+pub(super) fn kafka_cluster(failovers: u64) -> Command {
+    clusters("keylane-kafka", "brokers::", failovers)
+}
+
+/// One cluster at a time: a machine that is too slow looks like one that has failed.
+fn clusters(package: &str, filter: &str, failovers: u64) -> Command {
+    let mut command = tests(package, "clusters", &[filter]);
+    command.args(["--include-ignored", "--test-threads=1"]);
+    with(command, "KEYLANE_FAILOVERS", failovers)
+}
+
 pub(super) fn system_calls(calls: u64) -> Command {
     let command = inbox(&["--test", "syscalls"], "sweep");
     with(command, "KEYLANE_SYSCALLS", calls)

@@ -31,9 +31,12 @@ pub(super) const MUTATIONS_NAME: &str = "mutations";
 /// half a minute at most.
 const TEST_COMMAND: &str = "the limit of a program in `cargo xtask test`, times the amount";
 
+/// The names of the steps with servers that fail over begin like this.
+pub(super) const CLUSTERS: &str = "fail-overs of ";
+
 const MINUTE: u64 = 60;
 
-pub(super) static KINDS: [Kind; 28] = [
+pub(super) static KINDS: [Kind; 33] = [
     Kind {
         name: "dependencies",
         amount: Amount::from(1, 1),
@@ -215,6 +218,46 @@ pub(super) static KINDS: [Kind; 28] = [
         seconds: 30 * MINUTE,
         origin: Guess("five minutes for 100"),
         work: Work::Tests(commands::stream_faults),
+    },
+    Kind {
+        name: "fail-overs of PostgreSQL",
+        amount: Amount::of(20),
+        part: Some(20),
+        seconds: 15 * MINUTE,
+        origin: Guess("20 s each, and the build"),
+        work: Work::Tests(commands::postgres_cluster),
+    },
+    Kind {
+        name: "fail-overs of MariaDB",
+        amount: Amount::of(20),
+        part: Some(20),
+        seconds: 12 * MINUTE,
+        origin: Guess("20 s each, and the build"),
+        work: Work::Tests(commands::mariadb_cluster),
+    },
+    Kind {
+        name: "fail-overs of Redis Cluster",
+        amount: Amount::of(20),
+        part: Some(20),
+        seconds: 12 * MINUTE,
+        origin: Guess("20 s each, and the build"),
+        work: Work::Tests(commands::redis_cluster),
+    },
+    Kind {
+        name: "fail-overs of Redis with Sentinel",
+        amount: Amount::of(20),
+        part: Some(20),
+        seconds: 12 * MINUTE,
+        origin: Guess("20 s each, and the build"),
+        work: Work::Tests(commands::redis_sentinel),
+    },
+    Kind {
+        name: "fail-overs of Kafka",
+        amount: Amount::of(20),
+        part: Some(20),
+        seconds: 12 * MINUTE,
+        origin: Guess("20 s each, and the build"),
+        work: Work::Tests(commands::kafka_cluster),
     },
     // Of the first 2,000 of an inbox, with two errors each.
     Kind {

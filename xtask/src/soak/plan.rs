@@ -67,6 +67,7 @@ fn step(kind: &Kind, part: Part, amount: u64) -> Step {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use super::super::kinds::CLUSTERS;
     use super::*;
     use crate::process;
 
@@ -96,6 +97,11 @@ mod tests {
             "KEYLANE_KAFKA_REBALANCES=50 ",
             "KEYLANE_REDIS_STOPS=250 ",
             "KEYLANE_REDIS_MEMBER_FAULTS=167 ",
+            "KEYLANE_FAILOVERS=20 ",
+            "KEYLANE_FAILOVERS=20 ",
+            "KEYLANE_FAILOVERS=20 ",
+            "KEYLANE_FAILOVERS=20 ",
+            "KEYLANE_FAILOVERS=20 ",
             "KEYLANE_SYSCALLS=2000 ",
             "KEYLANE_FUZZ=600 ",
             "KEYLANE_INBOX_POWER=all ",
@@ -115,6 +121,19 @@ mod tests {
         for (command, number) in commands.iter().zip(numbers) {
             assert!(command.contains(number), "{command}");
         }
+    }
+
+    #[test]
+    fn the_clusters_are_steps_of_their_own() {
+        let steps = steps(Scale::Normal, None);
+        let mut clusters = steps.iter().filter(|step| step.name.starts_with(CLUSTERS));
+        assert!(clusters.all(|step| step.amount == 20));
+        assert_eq!(
+            crate::proof::choose(&steps, &[CLUSTERS.to_owned()])
+                .unwrap()
+                .len(),
+            5
+        );
     }
 
     #[test]

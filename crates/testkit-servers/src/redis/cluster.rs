@@ -16,7 +16,8 @@ const SLOTS: usize = 16_384;
 /// How long to wait when nodes do not agree yet.
 const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
-/// A cluster of servers of a test, each of them a primary with an equal part of the slots.
+/// A cluster of servers of a test, each of them a primary with an equal part of the slots, until
+/// there are [replicas](Self::add_replicas).
 ///
 /// Each node is a [`Redis`], which a test kills, starts again and pauses on its own. A node that
 /// does not answer counts as failed after 3 s, and the cluster takes no commands until it is back;
@@ -80,16 +81,84 @@ impl RedisCluster {
         }
         let (first, others) = nodes.split_first().expect("one node at least");
         for other in others {
-            let port = other.port().to_string();
-            let bus = other.bus().unwrap_or_default().to_string();
-            let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
-            first.execute_within(PATIENCE, &meet)?;
+            meet(first, other)?;
         }
         await_ready(&nodes)?;
         Ok(Self { nodes })
     }
 
-    /// Returns all nodes, including those that do not run. The first has the lowest slots.
+    /// Adds a replica to each node, and waits until it follows, at most 4 minutes. The replicas come
+    /// behind the nodes that are there, in their order. They take over when their primaries fail.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the replicas are lost, and end.
+    pub async fn add_replicas(&mut self) -> Result<(), ServerError> {
+        let primaries: Vec<_> = self.nodes.iter().map(Redis::share).collect();
+        let add = move || {
+            let mut nodes: Vec<_> = primaries.iter().map(Redis::share).collect();
+            for primary in &primaries {
+                let replica = Redis::create_node(primary.settings())?;
+                meet(&primaries[0], &replica)?;
+                let id = primary.execute_within(PATIENCE, &["CLUSTER", "MYID"])?;
+                nodes.push(replica);
+                await_ready(&nodes)?;
+                let follow = ["CLUSTER", "REPLICATE", &id];
+                nodes[nodes.len() - 1].execute_within(PATIENCE, &follow)?;
+            }
+            await_ready(&nodes)?;
+            Ok(nodes)
+        };
+        self.nodes = on_thread(add).await?;
+        Ok(())
+    }
+
+    /// Moves the slot of a key from the node that has it to another primary, one key after the
+    /// other, while the clients use it.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](ServerError::Refused) if a node refuses a step.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such node or none has the slot, and outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the slot is moved all the same.
+    pub async fn move_slot(&self, key: &str, to: usize) -> Result<(), ServerError> {
+        let from = self.place_of(key).await.expect("a node has the slot");
+        let nodes: Vec<_> = self.nodes.iter().map(Redis::share).collect();
+        let key = key.to_owned();
+        on_thread(move || move_slot(&nodes, &key, &nodes[from], &nodes[to])).await
+    }
+
+    /// Returns the number of the node that serves a key; `None` if none does.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    pub async fn place_of(&self, key: &str) -> Option<usize> {
+        for (place, node) in self.nodes.iter().enumerate() {
+            // The others, and replicas, name the one that has it.
+            if node.pid().is_some() && node.execute(&["EXISTS", key]).await.is_ok() {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// Returns all nodes, including those that do not run. The first has the lowest slots, unless
+    /// slots were moved.
     pub fn nodes(&self) -> &[Redis] {
         &self.nodes
     }
@@ -112,8 +181,8 @@ impl RedisCluster {
         self.nodes.iter().map(Redis::url).collect()
     }
 
-    /// Waits until each node sees all others and reports that the cluster takes commands, at most
-    /// 60 s.
+    /// Waits until each node sees all others and reports that the cluster takes commands, and each
+    /// replica follows, at most 60 s.
     ///
     /// # Errors
     ///
@@ -156,6 +225,45 @@ impl RedisBuilder {
     }
 }
 
+fn meet(one: &Redis, other: &Redis) -> Result<(), ServerError> {
+    let port = other.port().to_string();
+    let bus = other.bus().unwrap_or_default().to_string();
+    let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus];
+    one.execute_within(PATIENCE, &meet).map(drop)
+}
+
+fn move_slot(nodes: &[Redis], key: &str, from: &Redis, to: &Redis) -> Result<(), ServerError> {
+    let ask = |node: &Redis, words: &[&str]| node.execute_within(PATIENCE, words);
+    let slot = ask(from, &["CLUSTER", "KEYSLOT", key])?;
+    let id = |node: &Redis| ask(node, &["CLUSTER", "MYID"]);
+    let (from_id, to_id) = (id(from)?, id(to)?);
+    let set = |node: &Redis, how: &str, id: &str| {
+        let set = ["CLUSTER", "SETSLOT", &slot, how, id];
+        ask(node, &set).map(drop)
+    };
+    set(to, "IMPORTING", &from_id)?;
+    set(from, "MIGRATING", &to_id)?;
+    let port = to.port().to_string();
+    loop {
+        let keys = ask(from, &["CLUSTER", "GETKEYSINSLOT", &slot, "10"])?;
+        if keys.is_empty() {
+            break;
+        }
+        for key in keys.lines() {
+            ask(from, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"])?;
+            // The slot is used in between.
+            thread::sleep(PROBE_PAUSE);
+        }
+    }
+    set(to, "NODE", &to_id)?;
+    set(from, "NODE", &to_id)?;
+    for node in nodes {
+        // Replicas learn it from their primaries, and those that do not run from the others.
+        let _ = set(node, "NODE", &to_id);
+    }
+    Ok(())
+}
+
 fn await_ready(nodes: &[Redis]) -> Result<(), ServerError> {
     let began = Instant::now();
     while let Some(late) = nodes.iter().find(|node| !is_ready(node, nodes.len())) {
@@ -181,5 +289,5 @@ fn is_ready(node: &Redis, nodes: usize) -> bool {
             && number("cluster_known_nodes") >= Some(nodes)
             // The slots of nodes that answer.
             && number("cluster_slots_ok") == Some(SLOTS)
-    })
+    }) && node.follows_if_it_should()
 }

@@ -1,4 +1,4 @@
-//! Redis and Valkey: one server, a primary with replicas, or a cluster.
+//! Redis and Valkey: one server, a primary with replicas and sentinels, or a cluster.
 //!
 //! ```text
 //!  url() ──── client ─────────────► Redis ── data, log
@@ -8,6 +8,7 @@
 //!  RedisSentinels ── watch a primary and its replicas, and promote one of them
 //!
 //!  RedisCluster ──► node 0: slots 0 to 5460 ── bus ── node 1 ── bus ── node 2
+//!                     └─ replication ──► node 3, if there are replicas
 //! ```
 //!
 //! Redis 7 comes from the package of the system. Redis 8 and Valkey 9 come from Python's package

@@ -136,6 +136,20 @@ impl Redis {
         }
     }
 
+    /// Returns the settings with which it was created.
+    pub(super) fn settings(&self) -> &RedisBuilder {
+        &self.inner.settings
+    }
+
+    /// Returns whether it is a primary, or a replica with all data of its primary so far.
+    pub(super) fn follows_if_it_should(&self) -> bool {
+        let info = self.inner.execute(&["INFO", "replication"], PROBE);
+        info.is_ok_and(|info| {
+            let is = |name, value| resp::field(&info, name) == Some(value);
+            is("role", "master") || is("master_link_status", "up")
+        })
+    }
+
     pub(super) fn password(&self) -> Option<&str> {
         self.inner.settings.password.as_deref()
     }

@@ -239,7 +239,37 @@ async fn a_cluster_comes_back(kind: RedisKind) {
     eventually(get, |got| got == "Ok(\"7\")").await;
 }
 
-/// The tests of one kind.
+async fn a_replica_of_a_cluster_takes_over(kind: RedisKind) {
+    let settings = Redis::builder(kind).argument("cluster-node-timeout", "1000");
+    let mut cluster = settings.start_cluster(3).await.unwrap();
+    cluster.add_replicas().await.unwrap();
+    assert_eq!(cluster.nodes().len(), 6);
+    let set = async |value: &str| {
+        let at = cluster.place_of("key").await.unwrap();
+        done(cluster.node(at), &format!("SET key {value}")).await;
+        done(cluster.node(at), "WAIT 1 0").await;
+        at
+    };
+    let first = set("1").await;
+    assert!(first < 3);
+    cluster.node(first).kill().await.unwrap();
+    let value = async || match cluster.place_of("key").await {
+        Some(place) => done(cluster.node(place), "GET key").await,
+        None => String::new(),
+    };
+    eventually(value, |value| value == "1").await;
+    assert_eq!(cluster.place_of("key").await, Some(first + 3));
+    cluster.node(first).start_again().await.unwrap();
+    cluster.ready().await.unwrap();
+    let role = async || done(cluster.node(first), "INFO replication").await;
+    eventually(role, |info| info.contains("role:slave")).await;
+
+    // And its slot moves.
+    let other = (first + 1) % 3;
+    cluster.move_slot("key", other).await.unwrap();
+    assert_eq!(set("2").await, other);
+}
+
 macro_rules! redis_tests {
     ($kind:ident) => {
         use super::*;
@@ -279,6 +309,11 @@ macro_rules! redis_tests {
         #[tokio::test]
         async fn a_cluster_comes_back() {
             super::a_cluster_comes_back(KIND).await;
+        }
+
+        #[tokio::test]
+        async fn a_replica_of_a_cluster_takes_over() {
+            super::a_replica_of_a_cluster_takes_over(KIND).await;
         }
 
         #[test]

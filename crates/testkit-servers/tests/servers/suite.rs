@@ -126,6 +126,31 @@ macro_rules! server_tests {
             assert!(absent.to_string().contains("absent"), "{absent}");
         }
 
+        #[tokio::test]
+        async fn a_standby_has_what_its_primary_has_confirmed() {
+            let first = <$server>::start_primary().await.unwrap();
+            let second = first.standby().await.unwrap();
+            first.synchronous(&second).await.unwrap();
+            let url = first.create_database().await.unwrap();
+            let create = "create table orders (id int)";
+            first.execute(name(&url), create).await.unwrap();
+            let mut primary = &first;
+            let mut standby = &second;
+            for id in 1..=3 {
+                let insert = format!("insert into orders values ({id})");
+                primary.execute(name(&url), &insert).await.unwrap();
+                primary.kill().await.unwrap();
+                standby.promote().await.unwrap();
+                let count = standby.execute(name(&url), "select count(*) from orders");
+                assert_eq!(count.await.unwrap(), format!("{id}\n"));
+                std::mem::swap(&mut primary, &mut standby);
+                let runs = primary.rejoin(standby.port()).await.unwrap_err();
+                assert!(matches!(runs, ServerError::Running), "{runs:?}");
+                standby.rejoin(primary.port()).await.unwrap();
+                primary.synchronous(standby).await.unwrap();
+            }
+        }
+
         #[test]
         fn dies_with_a_killed_test() {
             let child = concat!(module_path!(), "::child");

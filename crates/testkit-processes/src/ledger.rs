@@ -1,0 +1,65 @@
+//! What the producers of a test know of their messages.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::now;
+
+/// What a server has answered to a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It has the message.
+    Accepted,
+    /// It does not have the message, and never will.
+    Refused,
+    /// Nothing. It may have the message.
+    Unknown,
+}
+
+/// A message that was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Its key.
+    pub key: u64,
+    /// When its producer began to send it.
+    pub at: Duration,
+    /// Unknown until there is another answer.
+    pub answer: Answer,
+}
+
+/// All messages that were sent. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(Arc<Mutex<Vec<Sent>>>);
+
+impl Ledger {
+    /// Notes that a message of this key is about to be sent, and returns its id: the ids ascend
+    /// from 0.
+    pub fn send(&self, key: u64) -> u64 {
+        let mut sent = self.lock();
+        sent.push(Sent {
+            key,
+            at: now(),
+            answer: Answer::Unknown,
+        });
+        sent.len() as u64 - 1
+    }
+
+    /// Notes the answer for a message.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it was not sent.
+    pub fn answer(&self, id: u64, answer: Answer) {
+        self.lock()[id as usize].answer = answer;
+    }
+
+    /// Returns all messages. The place of each is its id.
+    pub fn sent(&self) -> Vec<Sent> {
+        self.lock().clone()
+    }
+
+    /// Each change is a single step, so what a panic leaves is whole.
+    fn lock(&self) -> MutexGuard<'_, Vec<Sent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
