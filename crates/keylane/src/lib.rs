@@ -39,8 +39,8 @@
 //! with `key`, `attempt` and `wait_us`. Events have the level `WARN` for an attempt that failed or
 //! lost its lease, a message that was given up on and a handler that blocks its thread. They have
 //! the level `ERROR` for a lane that is halted, a dead-letter sink that refuses, leases that cannot
-//! be acquired, a drop that panics and a source that fails again when it was opened again: the first
-//! failure is a warning, and one that stays is repeated at growing intervals. Keys appear as their hash, or as text with
+//! be acquired, a drop that panics and a source that fails for ten seconds, and again at growing
+//! intervals; its first failure is a warning. Keys appear as their hash, or as text with
 //! [`Builder::trace_keys`]. A subscriber that panics aborts the dispatcher: [`Report::panicked`] and
 //! the intake's `last_error` say so.
 //!

@@ -9,8 +9,8 @@ use super::trouble::later;
 /// The first pause before a source that failed is opened again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// After what time a source that still fails is an error in the log again. Then after twice the
-/// time before.
+/// After what time a source that still fails is an error in the log. Then after twice the time
+/// before.
 const FIRST_REMINDER: Duration = Duration::from_secs(10);
 const LAST_REMINDER: Duration = Duration::from_secs(600);
 
@@ -30,7 +30,7 @@ pub(in super::super) enum Severity {
 pub(super) struct Failures {
     in_a_row: u32,
     longest_pause: Duration,
-    /// When it is an error in the log again, and how long that is after the last time.
+    /// When it is an error in the log, and how long that is after it was last in the log.
     reminder: Option<(Instant, Duration)>,
 }
 
@@ -63,18 +63,16 @@ impl Failures {
         (severity, later(now, pause))
     }
 
-    /// The first failure is over when the source is open again. One that stays needs a person.
+    /// Most failures are over when the source is open again, or when its server is. One that lasts
+    /// needs a person.
     fn severity(&mut self, now: Instant) -> Severity {
-        if self.in_a_row == 0 {
-            return Severity::Warn;
-        }
-        let pause = match self.reminder {
-            None => FIRST_REMINDER,
+        let (severity, pause) = match self.reminder {
+            None => (Severity::Warn, FIRST_REMINDER),
             Some((at, _)) if now < at => return Severity::Debug,
-            Some((_, pause)) => (2 * pause).min(LAST_REMINDER),
+            Some((_, pause)) => (Severity::Error, (2 * pause).min(LAST_REMINDER)),
         };
         self.reminder = Some((later(now, pause), pause));
-        Severity::Error
+        severity
     }
 }
 
@@ -84,16 +82,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_is_a_warning_and_one_that_stays_an_error_now_and_then() {
+    fn the_first_failure_is_a_warning_and_one_that_lasts_an_error_now_and_then() {
         let start = Instant::now();
         let mut failures = Failures::new(Duration::from_secs(1));
         let logged =
             |failures: &mut Failures, second| failures.fail(start + Duration::from_secs(second)).0;
         assert_eq!(logged(&mut failures, 0), Severity::Warn);
         let loud = (1..1_200).filter(|second| logged(&mut failures, *second) == Severity::Error);
-        assert_eq!(Vec::from_iter(loud), [1, 11, 31, 71, 151, 311, 631]);
+        assert_eq!(Vec::from_iter(loud), [10, 30, 70, 150, 310, 630]);
         failures.forget();
         assert_eq!(logged(&mut failures, 1_200), Severity::Warn);
-        assert_eq!(logged(&mut failures, 1_201), Severity::Error);
+        assert_eq!(logged(&mut failures, 1_201), Severity::Debug);
     }
 }
