@@ -11,7 +11,8 @@ use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInf
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, Value, cmd,
+    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, RedisResult, Value,
+    cmd, make_extension_error,
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -20,6 +21,9 @@ use crate::error::RedisError;
 /// How long a connection is silent before the system asks the other end whether it is there, and
 /// the pause before it asks again. A network that forgets silent connections does not forget this.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+
+/// The first word of the server's message about a key of another type.
+const WRONG_TYPE: &str = "WRONGTYPE";
 
 /// A connection. To a server it fails for good when it breaks; to a cluster it finds the nodes
 /// again.
@@ -87,7 +91,37 @@ impl Link {
 
     /// Sends a command, and waits for the answer.
     pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
-        Ok(command.query_async(self).await?)
+        match command.query_async(self).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.with_types(command, error).await.into()),
+        }
+    }
+
+    /// Names the keys of a command with their types, if the server reports that one of them has a
+    /// wrong one: it does not say which.
+    pub(crate) async fn with_types(
+        &mut self,
+        command: &Cmd,
+        error: redis::RedisError,
+    ) -> redis::RedisError {
+        if error.code() != Some(WRONG_TYPE) {
+            return error;
+        }
+        let mut types = Vec::new();
+        for key in keys_of(command) {
+            let kind: RedisResult<String> = cmd("TYPE").arg(key).query_async(self).await;
+            if let Ok(kind) = kind
+                && kind != "none"
+            {
+                let key = String::from_utf8_lossy(key);
+                types.push(format!("`{key}` is a {kind}"));
+            }
+        }
+        let types = types.join(", ");
+        let why = error.detail().unwrap_or_default();
+        let what =
+            format!("{types}: remove the key of another program, or use another name: {why}");
+        make_extension_error(WRONG_TYPE.to_owned(), Some(what))
     }
 
     /// Asks the server, or any primary of the cluster, for an answer.
@@ -115,6 +149,25 @@ pub(crate) fn tcp_settings() -> TcpSettings {
     TcpSettings::default()
         .set_nodelay(true)
         .set_keepalive(keepalive)
+}
+
+/// Returns the keys of a command that has them all declared, or one behind its name.
+fn keys_of(command: &Cmd) -> Vec<&[u8]> {
+    let words = command.args_iter().filter_map(|arg| match arg {
+        redis::Arg::Simple(word) => Some(word),
+        _ => None,
+    });
+    let words = Vec::from_iter(words);
+    let count = words
+        .get(2)
+        .and_then(|count| std::str::from_utf8(count).ok()?.parse().ok());
+    match (&words[..], count) {
+        ([b"EVAL" | b"EVALSHA", _, _, keys @ ..], Some(count)) => {
+            keys.iter().take(count).copied().collect()
+        }
+        ([_, key, ..], _) => vec![key],
+        _ => Vec::new(),
+    }
 }
 
 impl fmt::Debug for Link {

@@ -41,11 +41,15 @@ impl Script {
             command
         };
         let known = command("EVALSHA", &self.hash);
-        match known.query_async(&mut link).await {
+        let answer = match known.query_async(&mut link).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                Ok(command("EVAL", &self.code).query_async(&mut link).await?)
+                command("EVAL", &self.code).query_async(&mut link).await
             }
-            answer => Ok(answer?),
+            answer => answer,
+        };
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(link.with_types(&known, error).await.into()),
         }
     }
 }

@@ -140,6 +140,8 @@ async fn a_stream_of_the_wrong_type_fails_alone() {
         consumed.handles(third, 0..20).await;
         let part = consumed.has_failed(broken).await;
         assert!(part.why.contains("WRONGTYPE"), "{kind}: {part:?}");
+        let named = format!("`{broken}` is a string: remove");
+        assert!(part.why.contains(&named), "{kind}: {part:?}");
         add(&client, first, 20..30).await;
         consumed.handles(first, 0..30).await;
 

@@ -120,9 +120,14 @@ async fn what_cannot_be_written_is_a_typed_error() {
     let server = shared(RedisKind::Redis7).await;
     let name = new_name("wrong");
     server.execute(&["SET", &name, "text"]).await.unwrap();
-    let sink = StreamSink::new(&redis().await, name).unwrap();
-    let error = sink.push(&RawMessage::new("x")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+    let sink = StreamSink::new(&redis().await, name.clone()).unwrap();
+    for count in 1..3 {
+        let messages = vec![RawMessage::new("x"); count];
+        let error = sink.push_all(&messages).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WrongType, "{error}");
+        let said = error.to_string();
+        assert!(said.contains(&format!("`{name}` is a string")), "{said}");
+    }
     let none = StreamSink::partitions(&redis().await, "orders", 0);
     assert_eq!(none.unwrap_err(), ConfigError::zero("partitions"));
 }
