@@ -69,7 +69,9 @@ pub struct Lanes<F> {
 impl Leases {
     /// Returns the leases of lanes, for `Builder::leased_by`: see [`Lanes`].
     ///
-    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. `key` converts a
+    /// `ttl` is the time to live of each lease, from 100 milliseconds to a day. It must outlast
+    /// whatever blocks the runtime, such as a handler that computes: otherwise the lease runs out,
+    /// and the attempt is dropped. `key` converts a
     /// key to bytes: always the same bytes, in all processes, and other bytes for another key.
     ///
     /// # Errors

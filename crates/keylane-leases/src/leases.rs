@@ -99,7 +99,8 @@ impl Leases {
     /// another holder has it.
     ///
     /// The lease is renewed after a third of that time; or later, up to a half, if 10 seconds
-    /// remain in which a failed renewal can be repeated.
+    /// remain in which a failed renewal can be repeated. It must outlast whatever blocks the
+    /// runtime, which renews it.
     ///
     /// If callers in several processes wait, any may be next. Of those in one process, one asks the
     /// store, and the others wait behind it.

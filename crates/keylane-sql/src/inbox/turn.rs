@@ -158,3 +158,12 @@ pub(super) struct Brought {
     pub(super) attempts: u32,
     pub(super) message: StoredMessage,
 }
+
+impl Brought {
+    pub(super) fn name(&self) -> MessageRef {
+        MessageRef {
+            sequence: self.message.sequence,
+            nonce: self.nonce,
+        }
+    }
+}

@@ -27,7 +27,7 @@ enum Fault {
     Slow,
 }
 
-async fn by_proxy(place: &Place) -> (Proxy, String) {
+pub(crate) async fn by_proxy(place: &Place) -> (Proxy, String) {
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, place.port()));
     let proxy = Proxy::to(server).await.unwrap();
     let address = place.address_by(proxy.port());

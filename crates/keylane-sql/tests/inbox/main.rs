@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod accepting;
+mod attempts;
 mod chaos;
 mod clock;
 mod entering;

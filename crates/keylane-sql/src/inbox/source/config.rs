@@ -72,6 +72,12 @@ impl SourceSettings {
     /// Sets how long the claims of this process last without a renewal; 15 seconds by default, and
     /// at least 1. They are renewed three times as often. When a process dies, other processes get
     /// its keys after this time and up to two seconds more.
+    ///
+    /// It must outlast whatever blocks the runtime, such as a handler that computes: a task renews
+    /// the claims. If they run out, attempts under way are dropped, and their messages are handled
+    /// again. A standby that was behind and is promoted may lack the last claims: two processes may
+    /// work on a key until this one's next call, and the numbers of claims of the two servers have
+    /// no order.
     #[must_use]
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.max(Duration::from_secs(1));

@@ -595,6 +595,7 @@ impl Lanes {
     }
 
     fn bring(&mut self, brought: Brought, applied: &mut Applied) {
+        let name = brought.name();
         let Brought {
             lane: id,
             nonce,
@@ -605,7 +606,6 @@ impl Lanes {
             return;
         };
         let (sequence, bytes) = (message.sequence, message.payload.len());
-        let name = MessageRef { sequence, nonce };
         // Messages that came back meanwhile, or wait again, are in front of it.
         if lane.starts_over {
             return;

@@ -2,25 +2,28 @@
 //!
 //! The first attempt at a message that is handed over needs no note: if the worker dies with it,
 //! the database knows that a worker died with this lane, and the messages in it are then looked at
-//! one by one. Each further attempt is noted in the row of the message.
+//! one by one. Each further attempt is noted in the row of the message. If its claim is lost
+//! meanwhile, the attempt has not failed, and this process does not count it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use keylane_connector::{Notes, lock};
+use keylane_connector::{FailedAttempts, Notes, lock};
 use keylane_source::{Outcome, StartGuard, StartLater};
 use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;
-use super::super::turn::{Claimed, MessageRef};
+use super::super::turn::{MessageRef, RoundTrip};
 use super::super::uncommitted::{self, InHand};
 use super::position::SqlPosition;
 
 #[derive(Debug)]
 pub(super) struct Starts {
-    /// The attempts that are in the rows, or about to be, by sequence.
-    notes: Notes<u64>,
+    /// The attempts that are in the rows, or about to be.
+    notes: Notes<MessageRef>,
+    /// Of the messages that were lost with a noted attempt, and have not settled since.
+    failed: FailedAttempts<MessageRef>,
     noted: Mutex<Noted>,
     /// How many messages there are in it: almost always 0.
     count: AtomicUsize,
@@ -49,6 +52,7 @@ impl Starts {
     pub(super) fn new(wake: Arc<Notify>) -> Self {
         Self {
             notes: Notes::default(),
+            failed: FailedAttempts::default(),
             noted: Mutex::default(),
             count: AtomicUsize::new(0),
             wake,
@@ -59,8 +63,6 @@ impl Starts {
     /// Records that the source is another worker from this opening on.
     pub(super) fn joined(&self, opening: u64, lost: watch::Receiver<bool>) {
         let since = opening;
-        // A new message may have the number of an earlier one.
-        self.notes.clear();
         self.change(|noted| noted.wanted.clear());
         *lock(&self.claims) = Some(Claims { since, lost });
     }
@@ -74,8 +76,12 @@ impl Starts {
         }
     }
 
-    /// Forgets the other openings of the source: no call asks for their messages.
-    pub(super) fn forget_all_but(&self, opening: u64) {
+    /// Begins another opening of the source. No call asks for messages of an earlier one. They come
+    /// again, and the attempts that were under way have not failed.
+    pub(super) fn begin(&self, opening: u64) {
+        for (message, attempts) in self.notes.extract(|_| true) {
+            self.failed.lose(message, attempts);
+        }
         self.change(|noted| noted.dropped.retain(|message, _| message.0 == opening));
     }
 
@@ -96,11 +102,23 @@ impl Starts {
         }
     }
 
-    /// Records that these attempts are noted.
-    pub(super) fn note(&self, attempts: &[(Claimed, MessageRef, u32)]) {
-        let attempts = attempts.iter();
-        let attempts = attempts.map(|(_, message, attempt)| (message.sequence, *attempt));
+    /// Records that the database knows what a turn has reported.
+    pub(super) fn told(&self, turn: &RoundTrip) {
+        let attempts = turn.attempts.iter();
+        let attempts = attempts.map(|(_, message, attempt)| (*message, *attempt));
         self.notes.confirm(&attempts.collect::<Vec<_>>());
+        self.failed.remove(turn.done.iter().map(|done| done.1));
+    }
+
+    /// Returns how many of the attempts that the database knows have failed.
+    pub(super) fn count(&self, message: MessageRef, attempts: u32) -> u32 {
+        self.failed.count(&message, attempts)
+    }
+
+    /// Records an attempt that was noted before its message is handed over.
+    pub(super) fn noted_before(&self, message: MessageRef, attempt: u32) {
+        let _ = self.notes.ask(&message, attempt, || {});
+        self.notes.confirm(&[(message, attempt)]);
     }
 }
 
@@ -111,7 +129,7 @@ impl StartGuard<SqlPosition> for Starts {
         if attempt <= position.noted {
             return Ok(());
         }
-        self.notes.ask(&position.sequence, attempt, || {
+        self.notes.ask(&position.name(), attempt, || {
             let wanted = (position.lane, position.sequence, attempt);
             self.change(|noted| noted.wanted.push(wanted));
             self.wake.notify_one();
@@ -119,7 +137,16 @@ impl StartGuard<SqlPosition> for Starts {
     }
 
     fn settles(&self, _: u32, position: &SqlPosition, outcome: Outcome) {
-        let attempt = self.notes.remove(&position.sequence);
+        let attempt = self.notes.remove(&position.name());
+        match (attempt, outcome) {
+            // Its letter is in its place.
+            (_, Outcome::DeadLettered) => self.failed.remove([position.name()]),
+            (Some(attempts), _) => self.failed.settle(position.name(), attempts, outcome),
+            (None, Outcome::Returned { attempts }) => {
+                self.failed.give_back(&position.name(), attempts);
+            }
+            (None, _) => {}
+        }
         if uncommitted::remove(position.in_hand()) && outcome == Outcome::Done {
             let attempt = attempt.map_or(0, |attempt| attempt.noted());
             let attempt = position.noted.max(attempt);

@@ -461,7 +461,7 @@ impl Source for SqlSource {
 impl SqlSource {
     fn begin_opening(&mut self) {
         self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
-        self.starts.forget_all_but(self.opening);
+        self.starts.begin(self.opening);
     }
 
     /// Ends a session whose claims have ended or have changed. The calls in progress belong to it.
@@ -589,10 +589,13 @@ impl SqlSource {
 
     fn follow(&mut self, said: Option<CallResult>) -> Result<(), SourceError> {
         match said {
-            Some(CallResult::RoundTrip(turn, Ok(answer))) => {
+            Some(CallResult::RoundTrip(turn, Ok(mut answer))) => {
                 self.failed = 0;
                 self.failures.recover(&Part::Messages);
-                self.starts.note(&turn.attempts);
+                self.starts.told(&turn);
+                for brought in &mut answer.messages {
+                    brought.attempts = self.starts.count(brought.name(), brought.attempts);
+                }
                 session::tell(&answer.standing);
                 let applied = self.lanes.apply(&turn, answer);
                 if applied.is_lost {
@@ -730,6 +733,9 @@ impl SqlSource {
             attempts,
             noted,
         } = ready;
+        if noted > attempts {
+            self.starts.noted_before(name, noted);
+        }
         let sequence = message.sequence;
         let mut raw = RawMessage::new(message.payload).key(message.key);
         let headers = message.headers.into_iter();

@@ -20,6 +20,9 @@ use crate::types::Spec;
 const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
+/// From this refusal of a letter on, a person must look: the sink is not merely slow.
+const IN_A_ROW: u32 = 3;
+
 impl<T: Spec> Failures<T> {
     /// Handles a failed attempt. Returns what the runner runs next: the dead letter, or the next
     /// job of the key. `None`: the message waits.
@@ -205,13 +208,16 @@ impl<T: Spec> Failures<T> {
                 .saturating_mul(1_u32.checked_shl(given_up.refusals).unwrap_or(u32::MAX))
                 .min(LONGEST_SINK_WAIT);
             given_up.refusals = given_up.refusals.saturating_add(1);
-            tracing::error!(
-                target: "keylane",
-                key = %self.probe.shown(key.as_ref(), hash),
-                refusals = given_up.refusals,
-                %error,
-                "the dead-letter sink did not accept the message, will retry; its key waits"
-            );
+            let shown = self.probe.shown(key.as_ref(), hash);
+            let refusals = given_up.refusals;
+            const WHAT: &str =
+                "the dead-letter sink did not accept the message, will retry; its key waits";
+            match refusals < IN_A_ROW {
+                true => tracing::warn!(target: "keylane", key = %shown, refusals, %error, "{WHAT}"),
+                false => {
+                    tracing::error!(target: "keylane", key = %shown, refusals, %error, "{WHAT}")
+                }
+            }
         }
         let held = Held {
             message,
