@@ -16,6 +16,7 @@ pub struct SourceError(Kind);
 enum Kind {
     Failed(BoxError),
     Unsupported(&'static str),
+    Pending,
 }
 
 impl SourceError {
@@ -29,6 +30,19 @@ impl SourceError {
         Self(Kind::Unsupported(what))
     }
 
+    /// Returns the answer of a source to a dead letter that is on its way and not durable yet. The
+    /// same letter is offered again soon. It is no failure, and nothing is logged.
+    ///
+    /// So a source that waits for a slow server does not hold up its other messages.
+    pub fn pending() -> Self {
+        Self(Kind::Pending)
+    }
+
+    /// Returns whether a dead letter is on its way: see [`pending`](Self::pending).
+    pub fn is_pending(&self) -> bool {
+        matches!(self.0, Kind::Pending)
+    }
+
     /// Returns whether the source cannot do this at all.
     pub fn is_unsupported(&self) -> bool {
         matches!(self.0, Kind::Unsupported(_))
@@ -40,6 +54,7 @@ impl fmt::Display for SourceError {
         match &self.0 {
             Kind::Failed(error) => write!(f, "the source failed: {error}"),
             Kind::Unsupported(what) => write!(f, "the source cannot {what}"),
+            Kind::Pending => f.write_str("the dead letter is not durable yet"),
         }
     }
 }
@@ -48,7 +63,7 @@ impl std::error::Error for SourceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0 {
             Kind::Failed(error) => Some(&**error),
-            Kind::Unsupported(_) => None,
+            Kind::Unsupported(_) | Kind::Pending => None,
         }
     }
 }

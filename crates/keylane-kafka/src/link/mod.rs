@@ -14,7 +14,9 @@ mod topics;
 pub(crate) use topics::TopicIds;
 
 mod starts;
-pub(crate) use starts::{Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start};
+pub(crate) use starts::{
+    Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start, is_silence,
+};
 
 mod prefetch;
 pub(crate) use prefetch::{Fetched, Prefetched, Prefetcher, size};

@@ -206,8 +206,11 @@ fn of_one_leader(consumer: &Consumer, found: Vec<Found>, rules: &Rules, answers:
 }
 
 /// Whether a broker has not answered.
-pub(super) fn is_silence(error: &KafkaError) -> bool {
+pub(crate) fn is_silence(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
+    if matches!(error, KafkaError::NoMessageReceived) {
+        return true;
+    }
     matches!(
         error.rdkafka_error_code(),
         Some(

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use keylane_connector::Why;
 use keylane_source::{RawMessage, SourceError, SourceLetter};
+use rdkafka::error::KafkaResult;
 use tokio::time::timeout;
 
-use super::job::blocking;
+use super::job::job;
 use super::state::KafkaSource;
 use crate::core::KafkaPosition;
+use crate::link::{Job, Reader, is_silence};
 use crate::producer::Delivery;
 use crate::record::{Keyless, Maker, Place};
 
@@ -18,7 +20,7 @@ use crate::record::{Keyless, Maker, Place};
 const GONE: &str = " (the record is no longer in the log)";
 
 /// How long the driver of the source waits for a letter, unless another one is late already. The
-/// other keys wait with it.
+/// other keys wait with it. A letter that is late is offered again.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
 
 /// The entry of the log at an offset.
@@ -28,7 +30,14 @@ enum InLog {
     Gone(RawMessage),
 }
 
+/// The read of the record of a letter. One is in progress at a time.
+pub(super) struct LetterRead {
+    of: KafkaPosition,
+    job: Job<(Reader, KafkaResult<InLog>)>,
+}
+
 impl<M> KafkaSource<M> {
+    /// Keeps a letter. Does not wait for brokers that are slow: the letter is offered again.
     pub(super) async fn keep_letter(
         &mut self,
         letter: SourceLetter<KafkaPosition>,
@@ -50,7 +59,7 @@ impl<M> KafkaSource<M> {
         let assignment = &self.assignment;
         self.letters.retain(|of, _| assignment.of(of).is_some());
         self.letters.insert(position, delivery);
-        Err(SourceError::failed("the dead letter is not confirmed yet"))
+        Err(SourceError::pending())
     }
 
     async fn begin_letter(
@@ -75,6 +84,31 @@ impl<M> KafkaSource<M> {
 
     /// Returns the record as it is in the log.
     async fn record_of(&mut self, position: &KafkaPosition) -> Result<InLog, SourceError> {
+        let assignment = &self.assignment;
+        // The letter of a partition that is gone is never offered again.
+        let is_over = |read: &mut LetterRead| assignment.of(&read.of).is_none();
+        self.letter_read.take_if(is_over);
+        let (mut read, within) = match self.letter_read.take() {
+            Some(read) => (read, Duration::ZERO),
+            None => (self.read_letter(position)?, ANSWER_WITHIN),
+        };
+        if read.of == *position
+            && let Ok(answer) = timeout(within, &mut read.job).await
+        {
+            let (reader, answer) = answer.map_err(SourceError::failed)?;
+            self.reader = Some(reader);
+            return answer.map_err(|error| match is_silence(&error) {
+                // It is read again.
+                true => SourceError::pending(),
+                false => SourceError::failed(error),
+            });
+        }
+        self.letter_read = Some(read);
+        Err(SourceError::pending())
+    }
+
+    /// Begins to read the record of a letter.
+    fn read_letter(&mut self, position: &KafkaPosition) -> Result<LetterRead, SourceError> {
         let gone = || SourceError::failed("the partition of the record is no longer assigned");
         let one = self.assignment.of(position).ok_or_else(gone)?;
         let (topic, number, name) = (
@@ -84,7 +118,7 @@ impl<M> KafkaSource<M> {
         );
         let offset = position.offset;
         let mut reader = self.take_reader()?;
-        let read = blocking(move || {
+        let job = job(move || {
             let mut found = None;
             let wanted = BTreeSet::from([offset]);
             let read = reader.read(&topic, number, &wanted, |_, record| {
@@ -104,9 +138,8 @@ impl<M> KafkaSource<M> {
                 InLog::Gone(record)
             });
             (reader, read.map(|()| record))
-        });
-        let (reader, read) = read.await?;
-        self.reader = Some(reader);
-        read.map_err(SourceError::failed)
+        })?;
+        let of = *position;
+        Ok(LetterRead { of, job })
     }
 }

@@ -12,6 +12,7 @@ use super::anew::Commits;
 use super::failures::Failures;
 use super::inspection::Inspection;
 use super::intake::PartitionIntake;
+use super::letters::LetterRead;
 use super::probe::Probed;
 use super::starting::Starting;
 use super::unavailable::Unavailable;
@@ -117,6 +118,8 @@ pub struct KafkaSource<M = RawMessage> {
     pub(super) is_name_taken: bool,
     /// Letters on their way, which are offered again.
     pub(super) letters: HashMap<KafkaPosition, Delivery>,
+    /// The read of the record of one.
+    pub(super) letter_read: Option<LetterRead>,
     pub(super) control: Control,
     pub(super) published_at: Instant,
     /// The count of changes at the last look at the paused partitions.
@@ -155,6 +158,7 @@ impl<M> KafkaSource<M> {
             reader: None,
             is_name_taken: false,
             letters: HashMap::new(),
+            letter_read: None,
             control: Control::default(),
             published_at: now,
             pauses_seen: 0,
@@ -188,6 +192,7 @@ impl<M> KafkaSource<M> {
         self.lost.clear();
         self.rewind_at = None;
         self.letters.clear();
+        self.letter_read = None;
         // They end by themselves, and their answers are about partitions that are gone.
         self.committing = None;
         self.inspection.asked = None;

@@ -12,11 +12,16 @@ use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::{Deliveries, LetterCause, RawMessage, Source, SourceLetter};
 use keylane::{OnExhausted, Retry};
 use keylane_kafka::{DeadLetterTopic, KafkaSource, Producer, Redrive, RedriveError};
+use keylane_testkit::Gate;
 use keylane_testkit::scenario::{boxed, by_key};
-use tokio::time::Instant;
+use testkit_servers::Kafka;
+use testkit_servers::proxy::Proxy;
+use tokio::time::{Instant, sleep};
+use tracing::Level;
 
+use crate::loudness::logged;
 use crate::stage::{Stage, id_of, message, until};
-use crate::support::{PATIENCE, Topic};
+use crate::support::{PATIENCE, Topic, show_log};
 
 /// The messages that a handler has handled, in this order.
 type Done = Arc<std::sync::Mutex<Vec<RawMessage>>>;
@@ -189,6 +194,59 @@ async fn a_letter_that_is_late_is_waited_for_once_and_not_again() {
         assert!(matches!(polled, Poll::Ready(Err(_))), "{polled:?}");
     }
     source.close().await.unwrap();
+}
+
+/// The broker stands still for longer than the source waits for a letter: while it reads the record,
+/// or while it writes the letter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_is_slow_is_no_failure_and_is_written_once() {
+    show_log();
+    let kafka = Arc::new(Kafka::start().await.expect("a broker"));
+    let stage = Stage::of(Topic::new(kafka, 1).await);
+    let kafka = &stage.topic.kafka;
+    let letters = stage.topic.beside(".dead", &[]).await;
+    // The first letter connects, and the others are in the middle of a fault.
+    let faults: [fn(&Proxy); 3] = [|_| {}, Proxy::cut, Proxy::cut_to_client];
+    let gate = Gate::new();
+    let waits = gate.clone();
+    let handler = boxed(move |_: RawMessage| {
+        let waits = waits.clone();
+        async move {
+            waits.pass().await;
+            Err("never".into())
+        }
+    });
+    let consumer = by_key()
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(handler)
+        .expect("a consumer");
+    let builder = stage.topic.builder_at(kafka.proxied());
+    let source = builder
+        .property("session.timeout.ms", "45000")
+        .dead_letters(&letters.name)
+        .build();
+    let intake = consumer.consume(source.expect("a source"));
+    let intake = intake.expect("an intake");
+    for (fault, count) in faults.iter().zip(1..) {
+        stage.publish([1, 2, 3]).await;
+        until("they are handled", async || gate.waiting() == 3).await;
+        fault(kafka.proxy(0));
+        gate.open();
+        sleep(Duration::from_secs(3)).await;
+        kafka.proxy(0).heal();
+        until("the letters are kept", async || {
+            intake.stats().dead_lettered == 3 * count
+        })
+        .await;
+        gate.shut();
+    }
+    stage.nothing_left().await;
+    intake.stop().await;
+    assert_eq!(letters.records().await.len(), 3 * faults.len());
+    let errors = logged(&stage.topic.name).into_iter();
+    let errors: Vec<_> = errors.filter(|(level, _)| *level == Level::ERROR).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert_eq!(consumer.stats().letter_failures, 0);
 }
 
 /// A letter that fails would become a letter again, for ever.

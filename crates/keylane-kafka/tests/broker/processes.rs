@@ -291,11 +291,13 @@ impl Account {
         })
     }
 
-    /// How long before the next fault of its process a record was done.
+    /// How long before the next fault of its process a record was done. It is zero for a record that
+    /// was done during a fault: a process is killed or paused a little after the fault begins, and
+    /// may act for a while after it.
     fn age(&self, done: &Line) -> Option<Duration> {
         let faults = self.faults.iter();
-        let later = faults.filter(|fault| fault.pid == done.process && fault.from >= done.at);
-        later.map(|fault| fault.from - done.at).min()
+        let later = faults.filter(|fault| fault.pid == done.process && fault.until >= done.at);
+        later.map(|fault| fault.from.saturating_sub(done.at)).min()
     }
 
     fn step(&self, line: &Line) -> Option<Step> {

@@ -114,6 +114,14 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
         self.deliver(key);
     }
 
+    /// The letter of a key is on its way: it is offered again after a pause.
+    pub(super) fn offer_later(&mut self, key: u64) {
+        if let Some(letter) = self.table.delivering(key) {
+            letter.refused();
+        }
+        self.deliver(key);
+    }
+
     /// When the leases of what waits have to be extended. The driver may hold nothing, and so not
     /// ask for it.
     pub(super) fn extend_at(&self) -> Option<Instant> {

@@ -78,7 +78,7 @@ impl<P: Clone> Undecodable<P> {
         )
     }
 
-    /// Counts a refusal, and returns how many there were.
+    /// Counts a refusal, or an answer that is not there yet, and returns how many there were.
     pub(super) fn refused(&mut self) -> u32 {
         self.refusals = self.refusals.saturating_add(1);
         self.refusals

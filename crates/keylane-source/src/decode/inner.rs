@@ -26,6 +26,8 @@ pub(super) enum Called {
     Told(Result<(), SourceError>),
     /// Whether it keeps the letter of this key.
     Letter(u64, Result<(), String>),
+    /// The letter of this key is on its way.
+    Pending(u64),
 }
 
 impl<S> Inner<S> {

@@ -44,6 +44,10 @@ where
                 self.answered(key, answer);
                 Ok(())
             }
+            Some(Called::Pending(key)) => {
+                self.offer_later(key);
+                Ok(())
+            }
         }
     }
 
@@ -66,9 +70,17 @@ where
             if let Some(letter) = self.table.delivering(key) {
                 let letter = letter.of_source();
                 self.inner.begin(move |mut source| async move {
-                    let kept = source.dead_letter(letter);
-                    let kept = accepted(async { kept.await.map_err(BoxError::from) }).await;
-                    Called::Letter(key, kept)
+                    let mut is_pending = false;
+                    let kept = accepted(async {
+                        let kept = source.dead_letter(letter).await;
+                        is_pending = kept.as_ref().is_err_and(SourceError::is_pending);
+                        kept.map_err(BoxError::from)
+                    })
+                    .await;
+                    match is_pending {
+                        true => Called::Pending(key),
+                        false => Called::Letter(key, kept),
+                    }
                 });
                 return true;
             }

@@ -6,7 +6,7 @@ use keylane_source::{Source, SourceLetter};
 use super::call::call;
 use super::core::Trouble;
 use super::task::Driver;
-use crate::engine::LetterRequest;
+use crate::engine::{LetterRequest, NotKept};
 use crate::types::{Error, Key, Message, Output};
 
 impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, M, O, E, S> {
@@ -21,7 +21,9 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
         } = letter;
         let machine = &mut self.machine;
         let kept = match machine.core.position_of(slot) {
-            None => Err("the generation of the message has ended".to_owned()),
+            None => Err(NotKept::Failed(
+                "the generation of the message has ended".to_owned(),
+            )),
             // It was kept, and those of messages that it stands for were not.
             Some(_) if machine.port.has_letter(slot) => Ok(()),
             Some(position) => {
@@ -32,12 +34,14 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
                     machine.port.set_letter(slot);
                     machine.core.ledger.letter_kept(slot);
                 }
-                let why = kept.as_ref().err().map(Trouble::to_string);
-                if let Err(late @ Trouble::Late(_)) = kept {
-                    machine.core.failed(&late, clock::now());
+                if let Err(late @ Trouble::Late(_)) = &kept {
+                    machine.core.failed(late, clock::now());
                     self.carry_out().await;
                 }
-                why.map_or(Ok(()), Err)
+                kept.map_err(|trouble| match trouble {
+                    Trouble::Failed(error) if error.is_pending() => NotKept::Pending,
+                    trouble => NotKept::Failed(trouble.to_string()),
+                })
             }
         };
         // If the attempt is gone, so is its generation.

@@ -1,20 +1,27 @@
 //! A dead letter in flight: its sink runs.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use keylane_rt::Arc;
+use keylane_rt::clock::{self, Alarm};
 use keylane_rt::unwind::{caught, cloned};
 
 use super::head::Head;
 use crate::engine::message::{Envelope, GivenUp, Job, Queued, Work, why};
 use crate::engine::settlement::{Outcome, Tally};
+use crate::engine::sources::NotKept;
 use crate::engine::{Engine, HandedBack};
 use crate::letter::{DeadLetter, OnExhausted, Sink};
 use crate::types::{Spec, Types};
 
 /// Why a source cannot keep a letter.
 const GONE: &str = "the source of the message is no longer consumed";
+
+/// The pause before a source is asked again for a letter that is on its way.
+const PENDING: Duration = Duration::from_millis(100);
 
 /// A dead letter, and its obligation.
 type LetterAndEnvelope<T> = (
@@ -225,17 +232,27 @@ impl<T: Spec> Engine<T> {
     async fn dead_letter_at_source(&self, letter: &LetterAndEnvelope<T>) -> Result<(), String> {
         let (letter, envelope) = letter;
         let (text, cause) = (why(&letter.failure), letter.failure.cause());
+        let ask = |at| {
+            let text = text.to_string();
+            let sources = &self.sources;
+            sources.dead_letter(at, letter.attempts, cause, text)
+        };
         let mut answers = Vec::new();
         envelope.obligation.any_source(&mut |at| {
-            let sources = &self.sources;
-            let (attempts, text) = (letter.attempts, text.to_string());
-            answers.push(sources.dead_letter(at, attempts, cause, text));
+            answers.push((at, ask(at)));
             false
         });
-        for answer in answers {
-            match answer {
-                Some(answer) => answer.await.unwrap_or_else(|_| Err(GONE.to_owned()))?,
-                None => return Err(GONE.to_owned()),
+        for (at, mut answer) in answers {
+            loop {
+                match answer.ok_or(GONE)?.await {
+                    Ok(Ok(())) => break,
+                    Ok(Err(NotKept::Failed(why))) => return Err(why),
+                    Ok(Err(NotKept::Pending)) => {}
+                    Err(_) => return Err(GONE.to_owned()),
+                }
+                let mut alarm = Alarm::new(clock::now() + PENDING);
+                poll_fn(|cx| alarm.poll(cx)).await;
+                answer = ask(at);
             }
         }
         Ok(())

@@ -70,7 +70,15 @@ pub(crate) struct LetterRequest {
     pub(crate) cause: LetterCause,
     pub(crate) why: String,
     /// Whether it is durable now.
-    pub(crate) done: oneshot::Sender<Result<(), String>>,
+    pub(crate) done: oneshot::Sender<Result<(), NotKept>>,
+}
+
+/// Why a source does not have a dead letter.
+pub(crate) enum NotKept {
+    /// It is on its way.
+    Pending,
+    /// The source has failed to keep it.
+    Failed(String),
 }
 
 /// What few slots have.
@@ -262,7 +270,7 @@ impl Sources {
         attempts: u32,
         cause: LetterCause,
         why: String,
-    ) -> Option<oneshot::Receiver<Result<(), String>>> {
+    ) -> Option<oneshot::Receiver<Result<(), NotKept>>> {
         let mut outboxes = lock(&self.outboxes);
         let outbox = outboxes[at.source as usize].as_mut()?;
         let (done, answer) = oneshot::channel();
