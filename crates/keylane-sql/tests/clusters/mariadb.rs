@@ -14,7 +14,7 @@ use crate::worker::trial;
 #[ignore = "run by `cargo xtask soak --clusters`"]
 async fn a_semi_synchronous_standby_takes_over() {
     let verdict = tried(failovers()).await;
-    println!("MariaDB, semi-synchronous standby: {verdict}");
+    println!("measured: MariaDB, semi-synchronous standby: {verdict}");
     verdict.assert_nothing_lost();
 }
 

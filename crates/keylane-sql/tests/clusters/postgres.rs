@@ -150,7 +150,7 @@ enum Loss {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_synchronous_standby_takes_over() {
     let verdict = tried(&[Loss::Killed, Loss::Vanished], failovers()).await;
-    println!("PostgreSQL, synchronous standby: {verdict}");
+    println!("measured: PostgreSQL, synchronous standby: {verdict}");
     verdict.assert_nothing_lost();
 }
 
@@ -158,6 +158,6 @@ async fn a_synchronous_standby_takes_over() {
 #[ignore = "run by `cargo xtask soak --clusters`"]
 async fn an_asynchronous_standby_takes_over() {
     let verdict = tried(&[Loss::Site], failovers().div_ceil(2)).await;
-    println!("PostgreSQL, standby {LAG:?} behind: {verdict}");
+    println!("measured: PostgreSQL, standby {LAG:?} behind: {verdict}");
     verdict.assert_in_order();
 }
