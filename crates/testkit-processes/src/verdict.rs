@@ -25,6 +25,8 @@ pub struct Verdict {
     pub done: usize,
     /// Accepted messages that were never done.
     pub lost: Vec<u64>,
+    /// The longest time from the sending of a lost message to the next fault.
+    pub lost_before: Duration,
     /// Messages that were done although nobody sent them, or the server had refused them.
     pub invented: Vec<u64>,
     /// Accepted messages of one key of which the first one began before the second one, and was
@@ -67,10 +69,12 @@ impl Verdict {
         let all = || 0..sent.len() as u64;
         let attempted: HashSet<u64> = story.attempts().iter().map(|one| one.id).collect();
         let is_known = |id: &u64| (*id as usize) < sent.len() && !is(*id, Answer::Refused);
+        let lost = story.lost(all().filter(|id| is(*id, Answer::Accepted)));
         Self {
+            lost_before: court.before_fault(lost.iter().map(|id| sent[*id as usize].at)),
+            lost,
             answers: [Answer::Accepted, Answer::Refused, Answer::Unknown].map(count),
             done: story.done(),
-            lost: story.lost(all().filter(|id| is(*id, Answer::Accepted))),
             invented: attempted.into_iter().filter(|id| !is_known(id)).collect(),
             passing,
             overlapping: story
@@ -114,12 +118,13 @@ impl fmt::Display for Verdict {
         write!(
             f,
             "{} faults, {} workers killed; {accepted} accepted, {refused} refused, {unknown} \
-             unknown; {} lost, {} overlapping, {} passing, {} stale; {} repeated, done before the \
+             unknown; {} lost (sent {:.2} s before a fault at most), {} overlapping, {} passing, {} stale; {} repeated, done before the \
              fault (half, 99 %, all): {:.2} s, {:.2} s, {:.2} s; goes on after (half, all): {:.1} \
              s, {:.1} s",
             self.pauses.len(),
             self.kills,
             self.lost.len(),
+            self.lost_before.as_secs_f64(),
             self.overlapping.len(),
             self.passing.len(),
             self.stale,
@@ -286,6 +291,13 @@ impl Court {
         let history = of(one);
         let is_one = history == 0 || self.histories[history - 1].1;
         is_one && history == of(other)
+    }
+
+    /// The longest of the times from these to their next faults.
+    fn before_fault(&self, times: impl Iterator<Item = Duration>) -> Duration {
+        let next = |at: &Duration| self.faults.iter().copied().find(|fault| fault >= at);
+        let before = times.filter_map(|at| Some(next(&at)? - at));
+        before.max().unwrap_or_default()
     }
 
     fn ages(&self, story: &Story) -> Vec<Duration> {

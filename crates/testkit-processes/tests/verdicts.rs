@@ -64,6 +64,16 @@ fn a_message_that_is_never_done_is_lost() {
 }
 
 #[test]
+fn what_is_lost_was_sent_before_a_fault() {
+    let verdict = judged(
+        &[0, 1, 2, 9],
+        "1s0/1 1e0/1 1s0/1 f 1d0/1 2s0/1 2d0/1 1s3/1 1d3/1 1s3/1 1e3/1",
+    );
+    assert_eq!(verdict.lost, [1, 2]);
+    assert_eq!(verdict.lost_before, Duration::from_secs(3));
+}
+
+#[test]
 fn only_an_accepted_message_can_be_lost_or_passed() {
     let mut sent = sent(&[0, 0]);
     sent[1].answer = Answer::Unknown;

@@ -125,11 +125,11 @@ fn worker() {
     runtime.block_on(async {
         if kind == format!("{:?}", Kind::List) {
             let source = queue(&redis).source();
-            work(journal, source, |raw| ListQueue::token(raw)).await;
+            work(journal, source, ListQueue::token).await;
         } else {
             let builder = StreamSource::builder(&redis, "workers").lease(LEASE);
             let source = builder.partitions(STREAM, PARTITIONS).build().unwrap();
-            work(journal, source, |raw| StreamSource::token(raw)).await;
+            work(journal, source, StreamSource::token).await;
         }
     });
 }

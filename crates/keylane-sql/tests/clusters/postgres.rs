@@ -131,6 +131,11 @@ async fn tried(kinds: &[Loss], failovers: u64) -> Verdict {
             }
         }
         trial.goes_on().await;
+        if let Loss::Vanished = kind {
+            // The former primary comes back, for those that still have connections to it.
+            site.synchronous.resume().await.unwrap();
+            sleep(FOUND_OUT).await;
+        }
         trial.kill_worker(number);
         if number + 1 < failovers as usize {
             site.repaired().await;
