@@ -10,8 +10,8 @@ use crate::{Answer, Attempt, Sent, Step, Story, What};
 /// What workers did with messages while their server failed over, in figures.
 ///
 /// The effects of the workers are those that a sink accepts which compares tokens: from the start
-/// of an attempt with a higher token of its key on, it refuses all lower ones. An attempt that is
-/// refused is *stale*, and no attempt for what follows. Workers on a server without tokens write
+/// of an attempt with a higher token of its key on, it refuses the lower ones of other workers. An
+/// attempt that is refused is *stale*, and no attempt for what follows. Workers on a server without tokens write
 /// the same number each time.
 ///
 /// After a fault that loses what the server has confirmed, tokens may be drawn again. So overlaps
@@ -36,8 +36,8 @@ pub struct Verdict {
     pub overlapping: Vec<(Attempt, Attempt)>,
     /// How many attempts the sink has refused.
     pub stale: usize,
-    /// How long before the last fault, or kill, each message had been done that was done again;
-    /// zero if it was done after it. Ascending.
+    /// How long before the last fault, or the kill of its worker, each message had been done that
+    /// began again; zero if it was done after that. Ascending.
     pub ages: Vec<Duration>,
     /// How long after each fault the last key went on. Ascending.
     pub pauses: Vec<Duration>,
@@ -84,7 +84,7 @@ impl Verdict {
             stale: court.stale,
             ages: court.ages(&story),
             pauses: court.pauses(sent),
-            kills: court.kills,
+            kills: court.killed.len(),
         }
     }
 
@@ -185,10 +185,9 @@ struct Court {
     /// From which step on there is which history, or none.
     histories: Vec<(usize, bool)>,
     faults: Vec<Duration>,
-    /// With the kills of workers.
-    interruptions: Vec<Duration>,
+    /// When which worker was killed.
+    killed: Vec<(Duration, u64)>,
     stale: usize,
-    kills: usize,
 }
 
 impl Court {
@@ -208,14 +207,13 @@ impl Court {
             Event::Done => self.end(line, What::Done),
             Event::Dropped => self.end(line, What::Broken),
             Event::Killed => {
-                self.kills += 1;
-                self.interruptions.push(line.at);
+                self.killed.push((line.at, key));
                 self.break_all(line.at, |open| u64::from(open.worker) == key);
                 self.refused.retain(|(worker, _)| u64::from(*worker) != key);
             }
-            Event::Fault => self.fault(line.at),
+            Event::Fault => self.faults.push(line.at),
             Event::Lossy => {
-                self.fault(line.at);
+                self.faults.push(line.at);
                 self.histories.push((self.steps.len(), false));
             }
             Event::History => {
@@ -223,11 +221,6 @@ impl Court {
                 self.highest.clear();
             }
         }
-    }
-
-    fn fault(&mut self, at: Duration) {
-        self.faults.push(at);
-        self.interruptions.push(at);
     }
 
     fn start(&mut self, line: &Entry, open: Open) {
@@ -240,8 +233,12 @@ impl Court {
                 return;
             }
             *highest = open.token;
-            let (key, token) = (open.key, open.token);
-            let lower = self.break_all(line.at, |open| open.key == key && open.token < token);
+            // One worker never has two attempts at a key, under whichever tokens.
+            let is_stale = |other: &Open| {
+                let is_lower = other.token < open.token;
+                is_lower && other.key == open.key && other.worker != open.worker
+            };
+            let lower = self.break_all(line.at, is_stale);
             self.stale += lower.len();
             self.refused.extend(lower);
         }
@@ -303,10 +300,12 @@ impl Court {
     fn ages(&self, story: &Story) -> Vec<Duration> {
         let age = |(done, again): (Attempt, Attempt)| {
             let at = |place: usize| self.steps[place].1;
+            let killed = self.killed.iter();
+            let killed = killed.filter(|(_, worker)| *worker == u64::from(done.worker));
+            let faults = self.faults.iter().chain(killed.map(|(at, _)| at));
             let (done, again) = (at(done.end.unwrap_or(done.start)), at(again.start));
-            let before = self.interruptions.iter().filter(|fault| **fault <= again);
-            let fault = before.max().copied().unwrap_or_default();
-            fault.saturating_sub(done)
+            let last = faults.filter(|fault| **fault <= again).max();
+            last.copied().unwrap_or_default().saturating_sub(done)
         };
         let mut ages: Vec<_> = story.repeats().map(age).collect();
         ages.sort_unstable();
