@@ -7,7 +7,11 @@ pub(crate) struct Tally {
     pub(crate) failed: usize,
     /// The names of those that failed, as far as they were printed.
     pub(crate) failures: Vec<String>,
+    /// What tests have measured, each in a line that begins with [`MEASURED`].
+    pub(crate) measured: Vec<String>,
 }
+
+const MEASURED: &str = "measured: ";
 
 impl Tally {
     /// Takes in the next line of the output.
@@ -17,6 +21,9 @@ impl Tally {
             self.failed += number_before(result, " failed");
         } else if let Some(name) = failed_test(line) {
             self.failures.push(name.to_owned());
+        } else if let Some((_, measured)) = line.split_once(MEASURED) {
+            // With `--nocapture` the name of the test is in front.
+            self.measured.push(measured.to_owned());
         }
     }
 }
@@ -54,6 +61,7 @@ failures:
 
 ---- lanes::b stdout ----
 note: test did not panic as expected
+measured: 7 s
 
 failures:
     lanes::b
@@ -67,6 +75,7 @@ test result: ok. 40 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fin
             passed: 41,
             failed: 1,
             failures: vec!["lanes::b".to_owned()],
+            measured: vec!["7 s".to_owned()],
         };
         assert_eq!(tally(output), expected);
     }

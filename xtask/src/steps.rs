@@ -22,6 +22,8 @@ pub(crate) struct Steps {
     pub(crate) rows: Vec<Row>,
     /// From the first step to the last: steps side by side count once.
     pub(crate) took: Duration,
+    /// What tests of [`run_tests`](Self::run_tests) have measured.
+    pub(crate) measured: Vec<String>,
 }
 
 /// A step that has ended.
@@ -91,6 +93,7 @@ impl Steps {
         })?;
         let outcome = Shows::Tests.judge(ended.success(), &tally);
         let tests = Some(tally.passed);
+        self.measured.extend(tally.measured);
         self.finish(Row {
             name: name.to_owned(),
             outcome,

@@ -1,5 +1,6 @@
 //! What the producers of a test know of their messages.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -62,4 +63,25 @@ impl Ledger {
     fn lock(&self) -> MutexGuard<'_, Vec<Sent>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns when the last of these keys went on: when a message of it was done that was sent after
+/// this time, and accepted. `None` if one has not.
+pub(crate) fn all_go_on(
+    sent: &[Sent],
+    done_at: &HashMap<u64, Duration>,
+    since: Duration,
+) -> Option<Duration> {
+    let mut of_key: HashMap<u64, Option<Duration>> = HashMap::new();
+    for (id, message) in sent.iter().enumerate() {
+        let first = of_key.entry(message.key).or_default();
+        if message.at > since
+            && message.answer == Answer::Accepted
+            && let Some(done) = done_at.get(&(id as u64))
+        {
+            *first = Some(first.map_or(*done, |first| first.min(*done)));
+        }
+    }
+    let firsts: Option<Vec<_>> = of_key.into_values().collect();
+    firsts?.into_iter().max()
 }

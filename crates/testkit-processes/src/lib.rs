@@ -34,3 +34,5 @@ pub use record::{Entry, Event};
 
 mod verdict;
 pub use verdict::Verdict;
+
+mod court;

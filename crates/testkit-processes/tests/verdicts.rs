@@ -64,6 +64,16 @@ fn a_message_that_is_never_done_is_lost() {
 }
 
 #[test]
+fn what_is_lost_was_sent_before_a_fault() {
+    let verdict = judged(
+        &[0, 1, 2, 9],
+        "1s0/1 1e0/1 1s0/1 f 1d0/1 2s0/1 2d0/1 1s3/1 1d3/1 1s3/1 1e3/1",
+    );
+    assert_eq!(verdict.lost, [1, 2]);
+    assert_eq!(verdict.lost_before, Duration::from_secs(3));
+}
+
+#[test]
 fn only_an_accepted_message_can_be_lost_or_passed() {
     let mut sent = sent(&[0, 0]);
     sent[1].answer = Answer::Unknown;
@@ -106,6 +116,13 @@ fn attempts_under_lower_tokens_are_stale() {
 }
 
 #[test]
+fn tokens_are_no_excuse_for_one_worker() {
+    let verdict = judged(&[0, 0], "1s0/1 1s1/2 1e0/1 1e1/2");
+    assert_eq!(overlapping(&verdict), [(0, 1)]);
+    assert_eq!((verdict.stale, verdict.done), (0, 2));
+}
+
+#[test]
 fn a_killed_worker_overlaps_nothing() {
     let verdict = judged(&[0, 0], "1s0/1 k1 2s0/1 2e0/1 2s1/1 2e1/1");
     verdict.assert_nothing_lost();
@@ -128,12 +145,13 @@ fn overlaps_are_looked_for_within_a_history() {
 
 #[test]
 fn the_age_of_a_repetition_is_its_time_before_the_fault() {
-    let verdict = judged(
-        &[0, 8],
-        "1s0/1 1e0/1 1s0/1 1d0/1 f 2s0/2 2d0/2 2s0/2 2e0/2 2s1/2 2e1/2",
-    );
-    let seconds: Vec<_> = verdict.ages.iter().map(Duration::as_secs).collect();
-    assert_eq!(seconds, [0, 3, 3]);
+    let ages = |text| {
+        let ages = judged(&[0, 90], text).ages;
+        ages.iter().map(Duration::as_secs).collect::<Vec<_>>()
+    };
+    assert_eq!(ages("1s0/1 1e0/1 2s1/1 2d1/1 k1 2s0/2 2d0/2"), [3]);
+    // After the fault, or the kill of another worker.
+    assert_eq!(ages("1s0/1 1e0/1 k2 1s0/1 1d0/1"), [0]);
 }
 
 #[test]

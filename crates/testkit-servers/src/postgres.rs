@@ -14,7 +14,7 @@ use crate::{Server, ServerError};
 /// A PostgreSQL server of a test.
 ///
 /// It runs with PostgreSQL's default settings, so commits are durable, except `max_connections`,
-/// which is 200. Clients need the password. When the test runs as root, the server runs as the user
+/// which is 200, and `wal_keep_size`, which is 1 GB. Clients need the password. When the test runs as root, the server runs as the user
 /// `postgres`, because it refuses to run as root.
 ///
 /// A server that was killed and not started again leaves a segment of shared memory of 56 bytes
@@ -86,6 +86,9 @@ impl Kind for PostgreSql {
                 "listen_addresses=127.0.0.1",
                 "-c",
                 "max_connections=200",
+                // What a standby still needs is there.
+                "-c",
+                "wal_keep_size=1GB",
                 // In the folder, so that it is removed with it.
                 "-c",
                 "dynamic_shared_memory_type=mmap",

@@ -182,6 +182,7 @@ mod tests {
             passed,
             failed: failures.len(),
             failures,
+            ..Tally::default()
         }
     }
 

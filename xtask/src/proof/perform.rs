@@ -23,6 +23,7 @@ pub(super) struct Done {
     pub(super) result: String,
     pub(super) tests: Option<u64>,
     pub(super) seconds: f64,
+    pub(super) measured: Vec<String>,
     /// The hash of the tree after it, or at the moment at which it made a copy.
     pub(super) tree: String,
 }
@@ -97,6 +98,7 @@ fn done(outcome: Result<(), Error>, steps: &Steps, tree: String) -> Done {
         result,
         tests: row["tests"].as_u64(),
         seconds: row["seconds"].as_f64().unwrap_or(0.0),
+        measured: steps.measured.clone(),
         tree,
     }
 }

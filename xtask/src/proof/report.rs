@@ -62,6 +62,9 @@ pub(super) fn table(rows: &[Row]) -> String {
         let seconds = or_dash(record.map(|record| format!("{:.1}", record.seconds)));
         let result = group[0].result();
         table += &format!("{name:<width$}  {amount:>9}  {tests:>9}  {seconds:>8}  {result}\n");
+        for measured in record.map_or(&[][..], |record| &record.measured) {
+            table += &format!("    {measured}\n");
+        }
     }
     table
 }
@@ -141,6 +144,7 @@ mod tests {
         let again = Record {
             failures: 2,
             tests: None,
+            measured: vec!["3 lost".to_owned()],
             ..passed.clone()
         };
         let row = |state, is_new| Row {
@@ -160,6 +164,7 @@ mod tests {
 step                amount      tests   seconds  result
 inbox kills 1/2       2000          7      12.5  ok
 inbox kills 1/2       2000          -      12.5  ok, kept, had failed 2 times
+\x20   3 lost
 inbox kills 1/2       1000          7      12.5  FAILED
 inbox kills 1/2       1000          7      12.5  FAILED, kept
 inbox kills 1/2       1000          -         -  skipped: no release yet

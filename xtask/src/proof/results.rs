@@ -21,6 +21,9 @@ pub(super) struct Record {
     /// How many tests passed, or how many mutations were found.
     pub(super) tests: Option<u64>,
     pub(super) seconds: f64,
+    /// What its tests have measured, in words.
+    #[serde(default)]
+    pub(super) measured: Vec<String>,
     /// The seed of the run: that of the part follows from it.
     pub(super) seed: u64,
     /// How often it has failed on this tree.
@@ -149,6 +152,7 @@ pub(super) mod tests {
             result: if passed { "ok" } else { "FAILED" }.to_owned(),
             tests: Some(7),
             seconds: 12.5,
+            measured: Vec::new(),
             seed: 4_711,
             failures: u64::from(!passed),
             commit: String::new(),

@@ -97,6 +97,7 @@ impl Run {
             result: done.result,
             tests: done.tests,
             seconds: done.seconds,
+            measured: done.measured,
             seed,
             failures: u64::from(!done.passed),
             commit: answer(Command::new("git").args(["rev-parse", "HEAD"])),
@@ -234,6 +235,7 @@ mod tests {
             result: String::new(),
             tests: None,
             seconds: 0.0,
+            measured: Vec::new(),
             tree: "after".to_owned(),
         };
         assert!(is_of_one_tree(&done(true), "after"));

@@ -29,7 +29,7 @@ fn faults() -> u64 {
 #[ignore = "run by `cargo xtask soak --clusters`"]
 async fn a_group_outlives_its_brokers() {
     let verdict = tried(faults()).await;
-    println!("Kafka, three brokers: {verdict}");
+    println!("measured: Kafka, three brokers: {verdict}");
     verdict.assert_nothing_lost();
 }
 

@@ -87,7 +87,7 @@ async fn is_whole(cluster: &RedisCluster) {
 
 async fn judged(server: RedisKind, kind: Kind) {
     let verdict = tried(server, kind).await;
-    println!("{server} Cluster, {kind:?}: {verdict}");
+    println!("measured: {server} Cluster, {kind:?}: {verdict}");
     verdict.assert_in_order();
 }
 

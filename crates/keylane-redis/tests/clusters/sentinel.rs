@@ -67,7 +67,7 @@ async fn tried(server: RedisKind, kind: Kind) -> Verdict {
 
 async fn judged(server: RedisKind, kind: Kind) {
     let verdict = tried(server, kind).await;
-    println!("{server} with Sentinel, {kind:?}: {verdict}");
+    println!("measured: {server} with Sentinel, {kind:?}: {verdict}");
     verdict.assert_in_order();
 }
 

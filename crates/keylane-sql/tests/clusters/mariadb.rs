@@ -14,7 +14,7 @@ use crate::worker::trial;
 #[ignore = "run by `cargo xtask soak --clusters`"]
 async fn a_semi_synchronous_standby_takes_over() {
     let verdict = tried(failovers()).await;
-    println!("MariaDB, semi-synchronous standby: {verdict}");
+    println!("measured: MariaDB, semi-synchronous standby: {verdict}");
     verdict.assert_nothing_lost();
 }
 
@@ -30,7 +30,8 @@ async fn tried(failovers: u64) -> Verdict {
     trial.goes_on().await;
     for number in 0..failovers as usize {
         trial.fault();
-        if number.is_multiple_of(2) {
+        let is_killed = number.is_multiple_of(2);
+        if is_killed {
             primary.kill().await.unwrap();
         } else {
             primary.pause().await.unwrap();
@@ -40,10 +41,15 @@ async fn tried(failovers: u64) -> Verdict {
         standby.promote().await.unwrap();
         swap(&mut primary, &mut standby);
         proxy.point_to(local(primary.port()));
-        if number.is_multiple_of(2) {
+        if is_killed {
             proxy.reset();
         }
         trial.goes_on().await;
+        if !is_killed {
+            // The former primary comes back, for those that still have connections to it.
+            standby.resume().await.unwrap();
+            sleep(FOUND_OUT).await;
+        }
         trial.kill_worker(number + 1);
         if number + 1 < failovers as usize {
             standby.kill().await.unwrap();
