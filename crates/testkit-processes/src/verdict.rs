@@ -12,7 +12,8 @@ use crate::{Answer, Attempt, Sent, Step, Story, What};
 /// The effects of the workers are those that a sink accepts which compares tokens: from the start
 /// of an attempt with a higher token of its key on, it refuses all lower ones. An attempt that is
 /// refused is *stale*, and no attempt for what follows. Workers on a server without tokens write
-/// the same number each time.
+/// the same number each time. A worker knows its own attempts: those of one key overlap under any
+/// tokens.
 ///
 /// After a fault that loses what the server has confirmed, tokens may be drawn again. So overlaps
 /// and stale attempts are looked for within each history, and not from the fault until every key
@@ -27,8 +28,8 @@ pub struct Verdict {
     pub lost: Vec<u64>,
     /// Messages that were done although nobody sent them, or the server had refused them.
     pub invented: Vec<u64>,
-    /// Accepted messages of one key of which the first one began before the second one, and was
-    /// sent after it.
+    /// Accepted messages of one key of which the first one began, or was done, before the second
+    /// one, and was sent after it.
     pub passing: Vec<(u64, u64)>,
     /// Attempts at one key at the same time, of one history.
     pub overlapping: Vec<(Attempt, Attempt)>,
@@ -62,7 +63,12 @@ impl Verdict {
         };
         let accepted = |step: &Step| is(step.id, Answer::Accepted).then_some(*step);
         let steps = court.steps.iter().map(|(step, _)| accepted(step));
-        let passing = Story::read(steps).begun_out_of_order(|id| id);
+        let accepted = Story::read(steps);
+        let mut passing = accepted.begun_out_of_order(|id| id);
+        // One that has begun and was not done may be passed too.
+        passing.extend(accepted.done_out_of_order(|id| id));
+        passing.sort_unstable();
+        passing.dedup();
         let count = |answer| sent.iter().filter(|sent| sent.answer == answer).count();
         let all = || 0..sent.len() as u64;
         let attempted: HashSet<u64> = story.attempts().iter().map(|one| one.id).collect();
@@ -168,14 +174,22 @@ struct Open {
     token: u64,
 }
 
+impl Open {
+    /// Its worker, its message and its token.
+    fn own(&self) -> (u32, u64, u64) {
+        (self.worker, self.id, self.token)
+    }
+}
+
 /// What is read from the lines.
 #[derive(Default)]
 struct Court {
     /// What the sink has accepted, with its time.
     steps: Vec<(Step, Duration)>,
     open: Vec<Open>,
-    /// Attempts that the sink has refused, and that have not ended.
-    refused: Vec<(u32, u64)>,
+    /// Attempts that the sink has refused, and that have not ended: each with its worker, its
+    /// message and its token.
+    refused: Vec<(u32, u64, u64)>,
     highest: HashMap<u64, u64>,
     /// From which step on there is which history, or none.
     histories: Vec<(usize, bool)>,
@@ -206,7 +220,8 @@ impl Court {
                 self.kills += 1;
                 self.interruptions.push(line.at);
                 self.break_all(line.at, |open| u64::from(open.worker) == key);
-                self.refused.retain(|(worker, _)| u64::from(*worker) != key);
+                self.refused
+                    .retain(|(worker, ..)| u64::from(*worker) != key);
             }
             Event::Fault => self.fault(line.at),
             Event::Lossy => {
@@ -231,12 +246,13 @@ impl Court {
             let highest = self.highest.entry(open.key).or_insert(open.token);
             if open.token < *highest {
                 self.stale += 1;
-                self.refused.push((open.worker, open.id));
+                self.refused.push(open.own());
                 return;
             }
             *highest = open.token;
-            let (key, token) = (open.key, open.token);
-            let lower = self.break_all(line.at, |open| open.key == key && open.token < token);
+            let lower = self.break_all(line.at, |other| {
+                other.key == open.key && other.token < open.token && other.worker != open.worker
+            });
             self.stale += lower.len();
             self.refused.extend(lower);
         }
@@ -245,10 +261,10 @@ impl Court {
     }
 
     fn end(&mut self, line: &Entry, what: What) {
-        let [_, id, _] = line.numbers;
-        let own = (line.process, id);
+        let [_, id, token] = line.numbers;
+        let own = (line.process, id, token);
         let mut open = self.open.iter();
-        if let Some(place) = open.position(|open| (open.worker, open.id) == own) {
+        if let Some(place) = open.position(|open| open.own() == own) {
             let open = self.open.swap_remove(place);
             self.step(&open, what, line.at);
             return;
@@ -258,13 +274,13 @@ impl Court {
             .swap_remove(place.unwrap_or_else(|| panic!("{line:?} has not begun")));
     }
 
-    /// Ends the open attempts of which this is so. Returns their workers and messages.
-    fn break_all(&mut self, at: Duration, is_so: impl Fn(&Open) -> bool) -> Vec<(u32, u64)> {
+    /// Ends the open attempts of which this is so. Returns them.
+    fn break_all(&mut self, at: Duration, is_so: impl Fn(&Open) -> bool) -> Vec<(u32, u64, u64)> {
         let broken: Vec<Open> = self.open.extract_if(.., |open| is_so(open)).collect();
         for open in &broken {
             self.step(open, What::Broken, at);
         }
-        broken.iter().map(|open| (open.worker, open.id)).collect()
+        broken.iter().map(Open::own).collect()
     }
 
     fn step(&mut self, of: &Open, what: What, at: Duration) {
