@@ -62,7 +62,7 @@ impl Keeper {
     pub(crate) async fn run(mut self) {
         while !(self.calls.is_empty() && self.shared.is_over()) {
             self.begin_calls();
-            let next = self.shared.next();
+            let next = self.shared.next(self.releasing < AT_ONCE);
             let shared = Arc::clone(&self.shared);
             tokio::select! {
                 Some(done) = self.calls.next() => self.apply(done),

@@ -208,10 +208,11 @@ impl Shared {
         }
     }
 
-    /// Returns when the next work is due.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    /// Returns when the next work is due. Releases count only if a call may release now: one that
+    /// is due and cannot begin would be due for ever.
+    pub(crate) fn next(&self, may_release: bool) -> Option<Instant> {
         let state = self.state();
-        let again = state.again.keys().next().copied();
+        let again = state.again.keys().next().filter(|_| may_release).copied();
         state.table.next().into_iter().chain(again).min()
     }
 

@@ -15,6 +15,15 @@ struct Open {
     token: u64,
 }
 
+/// An attempt by its worker, its message and its token.
+type Own = (u32, u64, u64);
+
+impl Open {
+    fn own(&self) -> Own {
+        (self.worker, self.id, self.token)
+    }
+}
+
 /// What is read from the lines.
 #[derive(Default)]
 pub(crate) struct Court {
@@ -22,7 +31,7 @@ pub(crate) struct Court {
     pub(crate) steps: Vec<(Step, Duration)>,
     open: Vec<Open>,
     /// Attempts that the sink has refused, and that have not ended.
-    refused: Vec<(u32, u64)>,
+    refused: Vec<Own>,
     highest: HashMap<u64, u64>,
     /// From which step on there is which history, or none.
     histories: Vec<(usize, bool)>,
@@ -51,7 +60,8 @@ impl Court {
             Event::Killed => {
                 self.killed.push((line.at, key));
                 self.break_all(line.at, |open| u64::from(open.worker) == key);
-                self.refused.retain(|(worker, _)| u64::from(*worker) != key);
+                self.refused
+                    .retain(|(worker, ..)| u64::from(*worker) != key);
             }
             Event::Fault => self.faults.push(line.at),
             Event::Lossy => {
@@ -71,7 +81,7 @@ impl Court {
             let highest = self.highest.entry(open.key).or_insert(open.token);
             if open.token < *highest {
                 self.stale += 1;
-                self.refused.push((open.worker, open.id));
+                self.refused.push(open.own());
                 return;
             }
             *highest = open.token;
@@ -89,10 +99,10 @@ impl Court {
     }
 
     fn end(&mut self, line: &Entry, what: What) {
-        let [_, id, _] = line.numbers;
-        let own = (line.process, id);
+        let [_, id, token] = line.numbers;
+        let own = (line.process, id, token);
         let mut open = self.open.iter();
-        if let Some(place) = open.position(|open| (open.worker, open.id) == own) {
+        if let Some(place) = open.position(|open| open.own() == own) {
             let open = self.open.swap_remove(place);
             self.step(&open, what, line.at);
             return;
@@ -102,13 +112,13 @@ impl Court {
             .swap_remove(place.unwrap_or_else(|| panic!("{line:?} has not begun")));
     }
 
-    /// Ends the open attempts of which this is so. Returns their workers and messages.
-    fn break_all(&mut self, at: Duration, is_so: impl Fn(&Open) -> bool) -> Vec<(u32, u64)> {
+    /// Ends the open attempts of which this is so. Returns them.
+    fn break_all(&mut self, at: Duration, is_so: impl Fn(&Open) -> bool) -> Vec<Own> {
         let broken: Vec<Open> = self.open.extract_if(.., |open| is_so(open)).collect();
         for open in &broken {
             self.step(open, What::Broken, at);
         }
-        broken.iter().map(|open| (open.worker, open.id)).collect()
+        broken.iter().map(Open::own).collect()
     }
 
     fn step(&mut self, of: &Open, what: What, at: Duration) {

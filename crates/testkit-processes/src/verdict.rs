@@ -11,8 +11,9 @@ use crate::{Answer, Attempt, Entry, Sent, Step, Story};
 ///
 /// The effects of the workers are those that a sink accepts which compares tokens: from the start
 /// of an attempt with a higher token of its key on, it refuses the lower ones of other workers. An
-/// attempt that is refused is *stale*, and no attempt for what follows. Workers on a server without tokens write
-/// the same number each time.
+/// attempt that is refused is *stale*, and no attempt for what follows. Workers on a server without
+/// tokens write the same number each time. A worker knows its own attempts: those of one key overlap
+/// under any tokens.
 ///
 /// After a fault that loses what the server has confirmed, tokens may be drawn again. So overlaps
 /// and stale attempts are looked for within each history, and not from the fault until every key
@@ -29,8 +30,8 @@ pub struct Verdict {
     pub lost_before: Duration,
     /// Messages that were done although nobody sent them, or the server had refused them.
     pub invented: Vec<u64>,
-    /// Accepted messages of one key of which the first one began before the second one, and was
-    /// sent after it.
+    /// Accepted messages of one key of which the first one began, or was done, before the second
+    /// one, and was sent after it.
     pub passing: Vec<(u64, u64)>,
     /// Attempts at one key at the same time, of one history.
     pub overlapping: Vec<(Attempt, Attempt)>,
@@ -64,7 +65,12 @@ impl Verdict {
         };
         let accepted = |step: &Step| is(step.id, Answer::Accepted).then_some(*step);
         let steps = court.steps.iter().map(|(step, _)| accepted(step));
-        let passing = Story::read(steps).begun_out_of_order(|id| id);
+        let accepted = Story::read(steps);
+        let mut passing = accepted.begun_out_of_order(|id| id);
+        // One that has begun and was not done may be passed too.
+        passing.extend(accepted.done_out_of_order(|id| id));
+        passing.sort_unstable();
+        passing.dedup();
         let count = |answer| sent.iter().filter(|sent| sent.answer == answer).count();
         let all = || 0..sent.len() as u64;
         let attempted: HashSet<u64> = story.attempts().iter().map(|one| one.id).collect();

@@ -98,6 +98,19 @@ fn a_message_that_passes_another_one_is_found() {
 }
 
 #[test]
+#[should_panic(expected = "passing: [(1, 0)]")]
+fn a_message_that_passes_one_that_has_begun_is_found() {
+    judged(&[0, 0], "1s0/1 1d0/1 1s1/1 1e1/1 1s0/1 1e0/1").assert_in_order();
+}
+
+#[test]
+fn the_end_of_a_stale_attempt_does_nothing_for_the_next_one() {
+    // The worker begins again, under a token of its own, while the stale attempt has not ended.
+    let verdict = judged(&[0, 0], "1s0/1 2s0/2 2d0/2 1s0/3 1e0/1 1d0/3");
+    assert_eq!((verdict.lost, verdict.done), (vec![0, 1], 0));
+}
+
+#[test]
 fn two_attempts_under_one_token_overlap() {
     let verdict = judged(&[0, 0], "1s0/1 2s1/1 1e0/1 2e1/1");
     assert_eq!(overlapping(&verdict), [(0, 1)]);

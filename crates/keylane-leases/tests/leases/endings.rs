@@ -1,5 +1,6 @@
 //! How leases come to an end as a whole.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use keylane_leases::error::{AcquireError, LeaseLost};
@@ -157,4 +158,37 @@ async fn a_close_tries_a_failed_release_once_more() {
     store.is(Mood::Well);
     here.close().await;
     let _ = there.try_acquire("key", TTL).await.unwrap();
+}
+
+/// With the paused clock, time passes only when every task waits.
+#[test]
+fn a_release_that_is_due_again_waits_for_the_calls_in_progress() {
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        runtime.unwrap().block_on(async {
+            let store = Store::new();
+            let leases = one(&store);
+            let mut held = Vec::new();
+            for key in 0..6_u8 {
+                held.push(leases.acquire(vec![key], TTL).await.unwrap());
+            }
+            store.is(Mood::Fails);
+            held.pop().unwrap().release().await;
+            store.is(Mood::Hangs);
+            // More calls than there are at a time.
+            for lease in held {
+                drop(lease);
+                settle().await;
+            }
+            sleep(TTL).await;
+        });
+        done.send(()).unwrap();
+    });
+    is_done
+        .recv_timeout(Duration::from_secs(120))
+        .expect("the task waits");
 }
