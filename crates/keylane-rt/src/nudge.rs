@@ -17,8 +17,8 @@ use tokio::sync::Notify;
 pub struct Nudge(Option<Arc<Notify>>);
 
 impl Nudge {
-    /// Wakes with this period, until it is dropped. A runtime with one thread is left alone: if that
-    /// thread is blocked, nothing can run.
+    /// Wakes with this period, until it is dropped. A runtime with one thread is left alone: if
+    /// that thread is blocked, nothing can run.
     pub fn every(runtime: &Handle, period: Duration) -> Self {
         let has_others = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
         let thread = has_others.then(|| THREAD.as_ref()).flatten();

@@ -61,8 +61,8 @@ impl RawMessage {
         len(&self.key) + self.payload.len() + len(&self.id) + headers.sum::<usize>()
     }
 
-    /// Returns the value of the first header of this name. It is `None` for a header without a value
-    /// too.
+    /// Returns the value of the first header of this name. It is `None` for a header without a
+    /// value too.
     pub fn header(&self, name: &str) -> Option<&Bytes> {
         let mut headers = self.headers.iter();
         let (_, value) = headers.find(|header| header.0 == name)?;

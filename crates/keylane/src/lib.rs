@@ -41,8 +41,8 @@
 //! the level `ERROR` for a lane that is halted, a dead-letter sink that refuses, leases that cannot
 //! be acquired, a drop that panics and a source that fails for ten seconds, and again at growing
 //! intervals; its first failure is a warning. Keys appear as their hash, or as text with
-//! [`Builder::trace_keys`]. A subscriber that panics aborts the dispatcher: [`Report::panicked`] and
-//! the intake's `last_error` say so.
+//! [`Builder::trace_keys`]. A subscriber that panics aborts the dispatcher: [`Report::panicked`]
+//! and the intake's `last_error` say so.
 //!
 //! With the feature `metrics`, the dispatcher publishes its metrics through the facade of that
 //! name: four times in each [`Builder::stuck_after`] while something changes, and at the end; at

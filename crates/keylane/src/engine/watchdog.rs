@@ -5,8 +5,8 @@
 //! started. The first activity spawns it, and it ends after a tick in which nothing happened. So an
 //! inactive dispatcher has no task, no timer and no wake-up, and its published figures are final.
 //!
-//! A handler that blocks its thread can stop all timers of the runtime, also the one of the watchdog:
-//! see [`Nudge`].
+//! A handler that blocks its thread can stop all timers of the runtime, also the one of the
+//! watchdog: see [`Nudge`].
 //!
 //! The ticks are multiples of a quarter, whatever spawned the task. So a handler that runs alone
 //! and for less than a tick is sampled in proportion to its duration.
