@@ -103,6 +103,9 @@ impl<F> Lanes<F> {
     /// Sets how long a lease stays at least while no message of its key is here, and at most twice
     /// that long: 1 second by default, so that a key whose messages arrive one by one does not cost
     /// a call to the store for each. With zero the lease is released within some ten milliseconds.
+    ///
+    /// A lease that is lost is remembered until then too, with a copy of its key: with an hour and
+    /// a store that loses leases each second, that is some thousand copies.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self

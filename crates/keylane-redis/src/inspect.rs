@@ -67,8 +67,8 @@ fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     lines.find_map(|(found, value)| (found == name).then_some(value.trim()))
 }
 
-/// Returns whether it is a server of its own, a node of a cluster, or a Sentinel. Valkey has another
-/// name for it.
+/// Returns whether it is a server of its own, a node of a cluster, or a Sentinel. Valkey has
+/// another name for it.
 fn mode(info: &str) -> Option<&str> {
     value(info, "redis_mode").or_else(|| value(info, "server_mode"))
 }

@@ -20,8 +20,8 @@ const RESPONSE: Duration = Duration::from_secs(5);
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// The address of a Redis or Valkey server, of a cluster, or of Sentinels, and its time limits.
-/// Cheap to clone. It has no connection: each source, queue and sink makes its own, and one for each
-/// Tokio runtime that uses it.
+/// Cheap to clone. It has no connection: each source, queue and sink makes its own, and one for
+/// each Tokio runtime that uses it.
 ///
 /// The tested versions are Redis 7.0 and 8 and Valkey 9. At least Redis 7.0 is needed.
 ///

@@ -61,8 +61,9 @@ static RELEASE: LazyLock<Script> =
 /// without an append-only file loses all. The first holder learns of it when its renewal reaches
 /// the server that took over, and not before. The [token](keylane_leases::Token) of the second
 /// grant makes this harmless: it is higher, if both holders write through a sink that refuses a
-/// token lower than one it has seen. `appendfsync always` and `min-replicas-to-write` make such a
-/// loss less likely, and do not exclude it.
+/// token lower than one it has seen. That is not true of a token that the first primary grants when
+/// it was cut off already: the tokens of two primaries at once have no order. `appendfsync always`
+/// and `min-replicas-to-write` make such a loss less likely, and do not exclude it.
 ///
 /// # Why tokens grow
 ///

@@ -51,6 +51,9 @@ impl ListBuilder {
 
     /// Sets how long a worker may be silent before its elements go back to the list; 10 seconds by
     /// default, and a year at most. The lease is renewed after each third of that.
+    ///
+    /// It must outlast whatever blocks the runtime, such as a handler that computes without an
+    /// await: no renewal is sent meanwhile, and the attempts of a worker without a lease end.
     #[must_use]
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.settings.lease = ttl.min(LONGEST_LEASE);

@@ -126,6 +126,9 @@ impl StreamBuilder {
     /// [long](keylane_leases::Leases::acquire). If a process crashes, or is paused for longer,
     /// another one takes its streams over after this time. All members of the group should set the
     /// same.
+    ///
+    /// It must outlast whatever blocks the runtime, such as a handler that computes without an
+    /// await: no renewal is sent meanwhile, and the attempts of a member without a lease end.
     pub fn lease(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self

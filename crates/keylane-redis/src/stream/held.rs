@@ -117,16 +117,12 @@ impl HeldStreams {
 
     /// Releases everything. The messages that were handed over are not ours any more.
     pub(super) fn abandon(&mut self) {
-        for number in self.numbers() {
+        for number in Vec::from_iter(self.held.keys().copied()) {
             self.part_with(number);
         }
         self.ending.clear();
         self.lost.clear();
         self.let_go.clear();
-    }
-
-    fn numbers(&self) -> Vec<u32> {
-        self.held.keys().copied().collect()
     }
 
     fn next_generation(&mut self) -> Generation {
@@ -364,7 +360,7 @@ impl HeldStreams {
 
     /// Gives all streams up.
     pub(super) fn leave_all(&mut self) {
-        for number in self.numbers() {
+        for number in Vec::from_iter(self.held.keys().copied()) {
             // It waits for the end of their tasks.
             drop(self.leave(number));
         }

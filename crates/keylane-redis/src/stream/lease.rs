@@ -583,22 +583,3 @@ fn first(answer: Value) -> Option<Option<Fields>> {
     let found = entries(answer)?.into_iter().next();
     Some(found.map(|(_, fields)| fields))
 }
-
-/// Waits until the stream has an entry above this one, for at most this many milliseconds. Reads no
-/// entry for the group.
-pub(super) async fn wait(
-    link: &mut Link,
-    stream: &[u8],
-    above: EntryId,
-    millis: u128,
-) -> Result<(), Failure> {
-    let mut command = cmd("XREAD");
-    command
-        .arg("COUNT")
-        .arg(1)
-        .arg("BLOCK")
-        .arg(u64::try_from(millis).unwrap_or(1_000));
-    command.arg("STREAMS").arg(stream).arg(above.to_string());
-    let _: Value = command.query_async(link).await?;
-    Ok(())
-}

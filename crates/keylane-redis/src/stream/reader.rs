@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redis::{Value, cmd};
 use tokio::time::sleep;
 
 use super::answer::Failure;
@@ -9,7 +10,7 @@ use super::core::Flow;
 use super::core::Seen;
 use super::core::{Cursor, Next};
 use super::id::EntryId;
-use super::lease::{Found, Paged, Refused, StreamLease, wait};
+use super::lease::{Found, Paged, Refused, StreamLease};
 use super::worker::{Duty, Entry, News, PAUSE, Worker};
 use crate::error::RedisError;
 use crate::link::Link;
@@ -238,4 +239,18 @@ impl Waiter {
         sleep(PAUSE).await;
         refused
     }
+}
+
+/// Waits until the stream has an entry above this one, for at most this many milliseconds. Reads no
+/// entry for the group.
+async fn wait(link: &mut Link, stream: &[u8], above: EntryId, millis: u128) -> Result<(), Failure> {
+    let mut command = cmd("XREAD");
+    command
+        .arg("COUNT")
+        .arg(1)
+        .arg("BLOCK")
+        .arg(u64::try_from(millis).unwrap_or(1_000));
+    command.arg("STREAMS").arg(stream).arg(above.to_string());
+    let _: Value = command.query_async(link).await?;
+    Ok(())
 }

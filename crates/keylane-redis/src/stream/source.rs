@@ -34,8 +34,8 @@ use crate::error::RedisError;
 /// source returns entries, it does not read them again.
 const REWIND_AFTER: Duration = Duration::from_millis(500);
 
-/// How often the source may connect again by itself, when it holds nothing. A connection that breaks
-/// more often is a failure.
+/// How often the source may connect again by itself, when it holds nothing. A connection that
+/// breaks more often is a failure.
 const AGAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Streams of Redis or Valkey, as one member of a consumer group.

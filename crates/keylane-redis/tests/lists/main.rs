@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod attempts;
 mod breaks;
 mod conformance;
 mod crew;
