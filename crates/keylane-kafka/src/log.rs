@@ -25,12 +25,17 @@ pub(crate) fn log(level: Level, facility: &str, message: &str) {
             tracing::info!(target: "keylane", facility, "{message}");
             return;
         }
-        level => lock(&LINES).hear(kind_of(level, message), Instant::now()),
+        level => is_news(kind_of(level, message)),
     };
     let Some(left_out) = logs else {
         return;
     };
     tracing::warn!(target: "keylane", facility, left_out, "{message}");
+}
+
+/// Returns how many lines of this kind were left out, if this one is to be logged.
+pub(crate) fn is_news(kind: String) -> Option<u64> {
+    lock(&LINES).hear(kind, Instant::now())
 }
 
 /// The errors that a client has reported. While brokers are down it reports twenty a second.
