@@ -53,7 +53,7 @@ const REFUSED: [(&str, &str); 8] = [
 /// Default properties of the client. Records wait in the broker and not in the memory of this
 /// process: if handlers are slower than the network, a larger buffer only holds records that a
 /// rebalance drops.
-const DEFAULTS: [(&str, &str); 8] = [
+const DEFAULTS: [(&str, &str); 10] = [
     ("partition.assignment.strategy", "cooperative-sticky"),
     ("queued.min.messages", "5000"),
     ("queued.max.messages.kbytes", "16384"),
@@ -67,6 +67,8 @@ const DEFAULTS: [(&str, &str); 8] = [
     // The statistics say where the partitions end, without a request to their brokers.
     ("statistics.interval.ms", "1000"),
     ("client.id", "keylane"),
+    KEEPALIVE,
+    MAX_IDLE,
 ];
 
 /// The new protocol refuses this property: the broker decides about the assignor.
@@ -406,8 +408,15 @@ impl KafkaSourceBuilder {
     }
 }
 
+/// A peer that vanishes without a word is noticed also on a connection that only waits.
+pub(crate) const KEEPALIVE: (&str, &str) = ("socket.keepalive.enable", "true");
+
+/// The client closes an idle connection before a gateway forgets it: some do after four minutes, and
+/// the next request would wait for its timeout.
+pub(crate) const MAX_IDLE: (&str, &str) = ("connections.max.idle.ms", "180000");
+
 /// Prefixes of the properties that all clients share.
-const CONNECTION: [&str; 8] = [
+const CONNECTION: [&str; 9] = [
     "security.",
     "ssl.",
     "enable.ssl.",
@@ -416,6 +425,7 @@ const CONNECTION: [&str; 8] = [
     "socket.",
     "broker.",
     "client.",
+    "connections.",
 ];
 
 /// The largest record that the client can be configured to write.

@@ -4,6 +4,7 @@ use std::sync::{LazyLock, Mutex};
 
 use keylane_connector::{Repeats, lock};
 use rdkafka::config::RDKafkaLogLevel as Level;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::time::Instant;
 
 /// The lines of all clients of this process, without their numbers. While a broker is down, each
@@ -24,16 +25,33 @@ pub(crate) fn log(level: Level, facility: &str, message: &str) {
             tracing::info!(target: "keylane", facility, "{message}");
             return;
         }
-        level => lock(&LINES).hear(kind_of(level, message), Instant::now()),
+        level => is_news(kind_of(level, message)),
     };
     let Some(left_out) = logs else {
         return;
     };
-    match level {
-        Level::Emerg | Level::Alert | Level::Critical => {
-            tracing::error!(target: "keylane", facility, left_out, "{message}");
+    tracing::warn!(target: "keylane", facility, left_out, "{message}");
+}
+
+/// Returns how many lines of this kind were left out, if this one is to be logged.
+pub(crate) fn is_news(kind: String) -> Option<u64> {
+    lock(&LINES).hear(kind, Instant::now())
+}
+
+/// The errors that a client has reported. While brokers are down it reports twenty a second.
+#[derive(Debug, Default)]
+pub(crate) struct Errors(Mutex<Repeats<Option<i32>>>);
+
+impl Errors {
+    /// Returns how many of the same error were left out, if this one is to be logged.
+    pub(crate) fn hear(&self, error: &KafkaError) -> Option<u64> {
+        let code = error.rdkafka_error_code();
+        // It sums up failures that were reported before, or says that the only connection was closed
+        // because it was idle.
+        if code == Some(RDKafkaErrorCode::AllBrokersDown) {
+            return None;
         }
-        _ => tracing::warn!(target: "keylane", facility, left_out, "{message}"),
+        lock(&self.0).hear(code.map(|code| code as i32), Instant::now())
     }
 }
 

@@ -17,13 +17,12 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::statistics::{Partition, Statistics, Topic};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
 use rdkafka::types::RDKafkaRespErr;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::Instant;
 
 use super::closable::ClosableQueue;
 use super::offset::offset;
@@ -31,9 +30,9 @@ use super::session::is_about_topic;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::core::Committed;
-use crate::log::log;
+use crate::log::{Errors, log};
 use crate::metadata;
-use keylane_connector::{Repeats, lock};
+use keylane_connector::lock;
 
 pub(crate) type Consumer = BaseConsumer<Context>;
 pub(super) type Queue = PartitionQueue<Context>;
@@ -153,7 +152,7 @@ pub(crate) struct Context {
     /// sends the request. If it left the group and joined again in between, the broker would accept
     /// the commit for partitions that other members own by now.
     owned: Mutex<Owned>,
-    said: Mutex<Repeats<Option<i32>>>,
+    errors: Errors,
     /// The knowledge of the client about the partitions, by topic and number.
     known: Mutex<HashMap<String, HashMap<i32, Known>>>,
     /// The group has answered the last join.
@@ -181,7 +180,7 @@ impl Context {
             ends,
             config: Arc::clone(config),
             owned: Mutex::default(),
-            said: Mutex::default(),
+            errors: Errors::default(),
             known: Mutex::default(),
             has_joined: AtomicBool::new(false),
             joining: Mutex::default(),
@@ -301,18 +300,6 @@ impl Context {
         }
     }
 
-    /// Whether to log a failure of the client. While brokers are down it reports twenty a second.
-    fn is_news(&self, error: &KafkaError) -> bool {
-        let code = error.rdkafka_error_code();
-        // It only sums up failures that were reported before.
-        code != Some(RDKafkaErrorCode::AllBrokersDown)
-            // The source says which topic that is.
-            && !code.is_some_and(is_about_topic)
-            && lock(&self.said)
-                .hear(code.map(|code| code as i32), Instant::now())
-                .is_some()
-    }
-
     /// Runs a commit while no partition comes or goes.
     pub(super) fn commit<T>(&self, commit: impl FnOnce() -> T) -> T {
         let _held = lock(&self.owned);
@@ -419,8 +406,13 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        if self.is_news(&error) {
-            tracing::warn!(target: "keylane", %error, reason, "the Kafka client reports an error");
+        // The source says which topic that is.
+        if error.rdkafka_error_code().is_some_and(is_about_topic) {
+            return;
+        }
+        if let Some(left_out) = self.errors.hear(&error) {
+            let what = "the Kafka client reports an error";
+            tracing::warn!(target: "keylane", %error, reason, left_out, "{what}");
         }
     }
 

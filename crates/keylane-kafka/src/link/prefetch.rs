@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 use super::closable::{ClosableQueue, SEEK_WITHIN};
 use super::context::{Consumer, Context, Queue};
 use super::offset::offset;
+use crate::log::is_news;
 use crate::record::Maker;
 use keylane_connector::lock;
 
@@ -317,12 +318,14 @@ impl<M> Buffer<M> {
                 | Code::InvalidMessage
                 | Code::NotImplemented,
             ) => Some(format!("it cannot be read: {error}")),
-            _ => {
-                tracing::warn!(
-                    target: "keylane",
-                    partition = name, %error,
-                    "the partition cannot be read now, will retry"
-                );
+            code => {
+                if let Some(left_out) = is_news(format!("{name} {code:?}")) {
+                    tracing::warn!(
+                        target: "keylane",
+                        partition = name, %error, left_out,
+                        "the partition cannot be read now, will retry"
+                    );
+                }
                 None
             }
         }

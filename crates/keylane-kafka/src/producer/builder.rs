@@ -8,6 +8,7 @@ use keylane_connector::ConfigError;
 use rdkafka::ClientConfig;
 
 use super::Producer;
+use crate::config::{KEEPALIVE, MAX_IDLE};
 use crate::error::{no_brokers, of_client, refused};
 
 /// Properties of the client that only the producer may set, each with the reason.
@@ -35,10 +36,12 @@ pub(super) const TIMEOUT: &str = "message.timeout.ms";
 
 /// Default properties of the client. The partitioner is that of the Java clients, so that the
 /// records of a key are in one partition, whichever client sends them; an empty key is a key there.
-const DEFAULTS: [(&str, &str); 3] = [
+const DEFAULTS: [(&str, &str); 5] = [
     ("partitioner", "murmur2_random"),
     (TIMEOUT, "30000"),
     ("client.id", "keylane"),
+    KEEPALIVE,
+    MAX_IDLE,
 ];
 
 /// Builds a [`Producer`](super::Producer). See [`Producer::builder`].

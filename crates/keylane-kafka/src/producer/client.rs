@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::error::SendError;
-use crate::log::log;
+use crate::log::{Errors, log};
 
 /// How long the thread waits before it checks whether to end.
 const POLL: Duration = Duration::from_millis(100);
@@ -170,6 +170,7 @@ impl Delivery {
 struct Context {
     /// Why the client sends nothing more.
     broken_by: OnceLock<String>,
+    errors: Errors,
 }
 
 impl ClientContext for Context {
@@ -187,7 +188,10 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!(target: "keylane", %error, reason, "the Kafka producer reports an error");
+        if let Some(left_out) = self.errors.hear(&error) {
+            let what = "the Kafka producer reports an error";
+            tracing::warn!(target: "keylane", %error, reason, left_out, "{what}");
+        }
     }
 }
 

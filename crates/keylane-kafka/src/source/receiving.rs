@@ -88,11 +88,11 @@ impl<M> KafkaSource<M> {
                 }
                 Waited::Probed(Ok(_)) if !self.is_read() => {
                     // As if no broker had answered.
-                    tracing::warn!(
-                        target: "keylane",
-                        "no records are read: the function that makes a message of a record does \
-                         not return"
-                    );
+                    let what = "no records are read: the function that makes a message of a record \
+                                does not return";
+                    if self.said.hear(what, Instant::now()).is_some() {
+                        tracing::warn!(target: "keylane", "{what}");
+                    }
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
                 Waited::Inspected(found) => {
@@ -117,11 +117,10 @@ impl<M> KafkaSource<M> {
                 // They are asked again. Until they answer, the source does not report that it is
                 // well.
                 Waited::Probed(Err(error)) => {
-                    tracing::warn!(
-                        target: "keylane",
-                        %error,
-                        "the broker does not answer, will retry"
-                    );
+                    let what = "the broker does not answer, will retry";
+                    if self.said.hear(what, Instant::now()).is_some() {
+                        tracing::warn!(target: "keylane", %error, "{what}");
+                    }
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
             }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
+use keylane_connector::Repeats;
 use keylane_source::{Generation, RawMessage, SourceError};
 use rdkafka::error::KafkaResult;
 use tokio::sync::Notify;
@@ -121,6 +122,8 @@ pub struct KafkaSource<M = RawMessage> {
     /// The read of the record of one.
     pub(super) letter_read: Option<LetterRead>,
     pub(super) control: Control,
+    /// What was logged, and is true still.
+    pub(super) said: Repeats<&'static str>,
     pub(super) published_at: Instant,
     /// The count of changes at the last look at the paused partitions.
     pub(super) pauses_seen: u64,
@@ -160,6 +163,7 @@ impl<M> KafkaSource<M> {
             letters: HashMap::new(),
             letter_read: None,
             control: Control::default(),
+            said: Repeats::default(),
             published_at: now,
             pauses_seen: 0,
             session: None,

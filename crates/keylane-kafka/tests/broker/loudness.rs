@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane::OnExhausted;
+use keylane::source::RawMessage;
+use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
@@ -73,4 +76,42 @@ async fn a_broker_that_is_down_is_no_error_and_is_reported_once() {
     stage.publish(0..10).await;
     stage.nothing_left().await;
     member.stop().await;
+}
+
+/// The source connects again when there is something to do, and so does the producer of its letters.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_that_the_broker_closes_is_no_error() {
+    show_log();
+    let kafka = Kafka::builder().property("connections.max.idle.ms", "1000");
+    let kafka = Arc::new(kafka.start().await.expect("a broker"));
+    let port = kafka.bootstrap().replace("127.0.0.1", "");
+    let stage = Stage::of(Topic::new(kafka, 1).await);
+    let letters = stage.topic.beside(".dead", &[]).await;
+    let consumer = by_key()
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(boxed(|_: RawMessage| async { Err("never".into()) }))
+        .expect("a consumer");
+    let source = stage.topic.builder().dead_letters(&letters.name).build();
+    let intake = consumer.consume(source.expect("a source"));
+    let intake = intake.expect("an intake");
+    for count in 1..=3 {
+        stage.publish([1]).await;
+        until("the letter is kept", async || {
+            intake.stats().dead_lettered == count
+        })
+        .await;
+        sleep(Duration::from_secs(4)).await;
+    }
+    let stats = intake.stop().await;
+    assert_eq!(stats.restarts, 0);
+    let lines = logged(&port);
+    let about_settings = |line: &str| line.contains("replication.factor");
+    let lines: Vec<_> = lines
+        .iter()
+        .filter(|(_, line)| !about_settings(line))
+        .collect();
+    assert!(lines.is_empty(), "{lines:?}");
+    // The error of a client without connections does not name a broker.
+    assert_eq!(logged("AllBrokersDown"), []);
+    assert_eq!(consumer.stats().letter_failures, 0);
 }
