@@ -11,8 +11,8 @@ use crate::{Answer, Attempt, Entry, Sent, Step, Story};
 ///
 /// The effects of the workers are those that a sink accepts which compares tokens: from the start
 /// of an attempt with a higher token of its key on, it refuses the lower ones of other workers. An
-/// attempt that is refused is *stale*, and no attempt for what follows. Workers on a server without tokens write
-/// the same number each time.
+/// attempt that is refused is *stale*, and no attempt for what follows. Workers on a server without
+/// tokens write the same number each time.
 ///
 /// After a fault that loses what the server has confirmed, tokens may be drawn again. So overlaps
 /// and stale attempts are looked for within each history, and not from the fault until every key
@@ -118,9 +118,9 @@ impl fmt::Display for Verdict {
         write!(
             f,
             "{} faults, {} workers killed; {accepted} accepted, {refused} refused, {unknown} \
-             unknown; {} lost (sent {:.2} s before a fault at most), {} overlapping, {} passing, {} stale; {} repeated, done before the \
-             fault (half, 99 %, all): {:.2} s, {:.2} s, {:.2} s; goes on after (half, all): {:.1} \
-             s, {:.1} s",
+             unknown; {} lost (sent {:.2} s before a fault at most), {} overlapping, {} passing, \
+             {} stale; {} repeated, done before the fault (half, 99 %, all): {:.2} s, {:.2} s, \
+             {:.2} s; goes on after (half, all): {:.1} s, {:.1} s",
             self.pauses.len(),
             self.kills,
             self.lost.len(),
