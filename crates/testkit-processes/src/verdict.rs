@@ -25,7 +25,8 @@ pub struct Verdict {
     pub done: usize,
     /// Accepted messages that were never done.
     pub lost: Vec<u64>,
-    /// The longest time from the sending of a lost message to the next fault.
+    /// The longest time from the sending of a lost message to its fault; zero if all were sent
+    /// while a fault was under way.
     pub lost_before: Duration,
     /// Messages that were done although nobody sent them, or the server had refused them.
     pub invented: Vec<u64>,
