@@ -34,14 +34,13 @@ use crate::proof::{self, Run, Settings, Step};
 /// Runtimes are dropped at 2,000 points, and processes with an inbox are killed 2,000 times, a
 /// quarter of them while they recover. Processes with a lease in a database are paused past its
 /// end, 1,000 times on each database. Consumers of Kafka join, leave, die and stand still 500
-/// times, and workers of a list in Redis and members of a group of streams 1,000 times each. Primaries
-/// of each database, of Redis with Sentinel and as a cluster, and brokers of Kafka fail 20 times, and
-/// their workers die in between: README's table of fail-overs is from there. Each
-/// of the first 2,000 system calls of an inbox on its files fails, once with EIO and once with
-/// ENOSPC. The decoders of records are fuzzed for 10 minutes; an input with a new kind of answer is
-/// added to crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload.
-/// 5,000,000 messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in
-/// 256 MiB.
+/// times, and workers of a list in Redis and members of a group of streams 1,000 times each.
+/// Primaries of PostgreSQL, MariaDB and Redis, with Sentinel and in a cluster, and brokers of Kafka
+/// fail 20 times each while workers die: benches/results/failovers.md is from there. Each of the
+/// first 2,000 system calls of an inbox on its files fails, once with EIO and once with ENOSPC. The
+/// decoders of records are fuzzed for 10 minutes; an input with a new kind of answer is added to
+/// crates/keylane-inbox/tests/corpus. The power fails at every sync of a workload. 5,000,000
+/// messages pass an inbox of constant depth, and backlogs of 10,000,000 are worked off in 256 MiB.
 ///
 /// Before that, cargo-deny checks the dependencies against deny.toml, cargo-semver-checks compares
 /// the public items with the last release, and the crates are packed and built from their packages.

@@ -142,10 +142,11 @@ impl Court {
         is_one && history == of(other)
     }
 
-    /// The longest of the times from these to their next faults.
+    /// The longest of the times from these to the fault nearest to each. One that is nearer to a
+    /// fault before it belongs to that one, and counts as zero.
     pub(crate) fn before_fault(&self, times: impl Iterator<Item = Duration>) -> Duration {
-        let next = |at: &Duration| self.faults.iter().copied().find(|fault| fault >= at);
-        let before = times.filter_map(|at| Some(next(&at)? - at));
+        let nearest = |at: &Duration| self.faults.iter().min_by_key(|fault| fault.abs_diff(*at));
+        let before = times.filter_map(|at| Some(nearest(&at)?.saturating_sub(at)));
         before.max().unwrap_or_default()
     }
 

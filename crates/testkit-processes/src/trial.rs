@@ -1,6 +1,6 @@
 //! Producers in the test and workers in processes, while their server fails over.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,9 +19,9 @@ use crate::{Answer, Journal, Ledger, Process, Reader, Verdict, now};
 const PACE: Duration = Duration::from_millis(20);
 
 /// … how many of its messages may wait to be done …
-const AHEAD: usize = 10;
+const AHEAD: usize = 5;
 
-/// … and how long it waits for one: it may be lost.
+/// … and how long it waits if there are more: they may be lost.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// The variables of a worker. Without them the test that is the worker does nothing.
@@ -226,7 +226,7 @@ struct Producer {
 impl Producer {
     /// Sends until it ends, and then one more that is accepted.
     async fn run<F: Future<Output = Answer>>(self, send: impl Fn(u64, u64) -> F) {
-        let mut waiting = VecDeque::new();
+        let mut waiting = Vec::new();
         loop {
             let is_over = self.ends.load(Ordering::Relaxed);
             let id = self.ledger.send(self.key);
@@ -235,17 +235,17 @@ impl Producer {
             if is_over && answer == Answer::Accepted {
                 return;
             }
-            waiting.push_back((id, now() + WAIT));
-            sleep(PACE).await;
-            while let Some((first, until)) = waiting.front()
-                && (waiting.len() > AHEAD || self.progress.is_done(*first))
-            {
-                if self.progress.is_done(*first) || now() > *until {
-                    waiting.pop_front();
-                } else {
-                    sleep(PACE).await;
+            waiting.push(id);
+            let until = now() + WAIT;
+            loop {
+                sleep(PACE).await;
+                waiting.retain(|id| !self.progress.is_done(*id));
+                if waiting.len() <= AHEAD || now() > until {
+                    break;
                 }
             }
+            // More than that is given up.
+            waiting.drain(..waiting.len().saturating_sub(AHEAD));
         }
     }
 }

@@ -26,7 +26,8 @@ pub struct Verdict {
     pub done: usize,
     /// Accepted messages that were never done.
     pub lost: Vec<u64>,
-    /// The longest time from the sending of a lost message to the next fault.
+    /// The longest time from the sending of a lost message to its fault; zero if all were sent
+    /// while a fault was under way.
     pub lost_before: Duration,
     /// Messages that were done although nobody sent them, or the server had refused them.
     pub invented: Vec<u64>,
@@ -124,9 +125,9 @@ impl fmt::Display for Verdict {
         write!(
             f,
             "{} faults, {} workers killed; {accepted} accepted, {refused} refused, {unknown} \
-             unknown; {} lost (sent {:.2} s before a fault at most), {} overlapping, {} passing, {} stale; {} repeated, done before the \
-             fault (half, 99 %, all): {:.2} s, {:.2} s, {:.2} s; goes on after (half, all): {:.1} \
-             s, {:.1} s",
+             unknown; {} lost (sent {:.2} s before a fault at most), {} overlapping, {} passing, \
+             {} stale; {} repeated, done before the fault (half, 99 %, all): {:.2} s, {:.2} s, \
+             {:.2} s; goes on after (half, all): {:.1} s, {:.1} s",
             self.pauses.len(),
             self.kills,
             self.lost.len(),

@@ -71,6 +71,12 @@ fn what_is_lost_was_sent_before_a_fault() {
     );
     assert_eq!(verdict.lost, [1, 2]);
     assert_eq!(verdict.lost_before, Duration::from_secs(3));
+    // Accepted while the server was about to fail.
+    let verdict = judged(&[0, 3, 90], "1s0/1 f 1e0/1 1s2/1 1e2/1");
+    assert_eq!(
+        (verdict.lost, verdict.lost_before),
+        (vec![1], Duration::ZERO)
+    );
 }
 
 #[test]

@@ -14,8 +14,8 @@ use crate::{Server, ServerError};
 /// A PostgreSQL server of a test.
 ///
 /// It runs with PostgreSQL's default settings, so commits are durable, except `max_connections`,
-/// which is 200, and `wal_keep_size`, which is 1 GB. Clients need the password. When the test runs as root, the server runs as the user
-/// `postgres`, because it refuses to run as root.
+/// which is 200, and `wal_keep_size`, which is 1 GB. Clients need the password. When the test runs
+/// as root, the server runs as the user `postgres`, because it refuses to run as root.
 ///
 /// A server that was killed and not started again leaves a segment of shared memory of 56 bytes
 /// behind, as PostgreSQL always does; `ipcs` lists them.

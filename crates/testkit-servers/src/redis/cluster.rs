@@ -87,8 +87,8 @@ impl RedisCluster {
         Ok(Self { nodes })
     }
 
-    /// Adds a replica to each node, and waits until it follows, at most 4 minutes. The replicas come
-    /// behind the nodes that are there, in their order. They take over when their primaries fail.
+    /// Adds a replica to each node, and waits until it follows, at most 4 minutes. The replicas
+    /// come behind the nodes that are there, in their order, and take over when these fail.
     ///
     /// # Errors
     ///
