@@ -62,6 +62,7 @@ async fn an_idle_source_connects_again() {
         let stats = intake.stats();
         assert_eq!(stats.state, IntakeState::Running);
         assert_eq!((stats.last_error, stats.restarts), (None, 0));
+        assert_eq!(stats.failed_parts, []);
         assert_eq!(logs.at(Level::ERROR), [""; 0]);
         intake.stop().await;
     }
