@@ -129,13 +129,14 @@ impl<I: Clone + PartialEq, E> State<I, E> {
     }
 
     /// Returns whether a new session may follow unseen, if the source holds no message: this one
-    /// has worked, and its connection or its lease has ended.
+    /// has worked, its connection or its lease has ended, and the system knows all settlements: a new
+    /// worker could not bring them.
     pub(crate) fn may_begin_again(&self) -> bool {
         let has_ended = match &self.end {
             Some(end) => matches!(end, End::Failed(_) | End::Lost),
             None => !self.is_over && self.until <= Instant::now(),
         };
-        has_ended && self.answers > 0
+        has_ended && self.answers > 0 && self.outbox.is_confirmed()
     }
 
     /// Applies the answer to the request.

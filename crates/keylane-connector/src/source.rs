@@ -42,6 +42,8 @@ pub struct WorkerSource<S: System> {
     again: Vec<S::Id>,
     /// Messages of this generation that were handed over and have not settled.
     held: usize,
+    /// The source has begun to open itself again. The call that did so may have been dropped.
+    opens_again: bool,
 }
 
 struct Open<S: System> {
@@ -63,6 +65,7 @@ impl<S: System> WorkerSource<S> {
             settled: Changes::default(),
             again: Vec::new(),
             held: 0,
+            opens_again: false,
         }
     }
 
@@ -129,6 +132,16 @@ impl<S: System> WorkerSource<S> {
                 Err(end) => return Err(SourceError::failed(end)),
             }
         }
+    }
+
+    /// Opens the source again without a failure. May be dropped and called again.
+    async fn open_again(&mut self) -> Result<(), SourceError> {
+        self.opens_again = true;
+        self.open().await?;
+        // A wait that failed before is only known to the driver. If it still fails, it is reported
+        // again.
+        self.session()?.lock().waits.get_or_insert(Ok(()));
+        Ok(())
     }
 
     fn deliver(&self, handed: Handed<S::Id>) -> Delivery<RawMessage, WorkerPosition<S::Id>> {
@@ -202,6 +215,7 @@ impl<S: System> Source for WorkerSource<S> {
             session,
             task: AbortOnDropHandle::new(tokio::spawn(task.run())),
         });
+        self.opens_again = false;
         Ok(())
     }
 
@@ -209,6 +223,9 @@ impl<S: System> Source for WorkerSource<S> {
         &mut self,
         into: &mut Deliveries<RawMessage, Self::Position>,
     ) -> Result<Received<Self::Position>, SourceError> {
+        if self.opens_again {
+            self.open_again().await?;
+        }
         let mut session = self.session()?;
         // The count of answers when the source asked whether the system is well.
         let mut probed_at = None;
@@ -219,7 +236,7 @@ impl<S: System> Source for WorkerSource<S> {
                     source = %self.system.name(),
                     "the connection was lost while no message was held, connects again"
                 );
-                self.open().await?;
+                self.open_again().await?;
                 session = self.session()?;
                 probed_at = None;
             }
@@ -306,6 +323,10 @@ impl<S: System> Source for WorkerSource<S> {
     }
 
     async fn confirm(&mut self) -> Result<(), SourceError> {
+        if self.opens_again {
+            // Everything was confirmed before.
+            return Ok(());
+        }
         let session = self.session()?;
         loop {
             let until = {

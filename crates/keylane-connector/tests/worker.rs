@@ -10,7 +10,7 @@ use keylane_connector::{
     Changes, End, Entry, Handed, Memory, Reply, Rest, System, WorkerPosition, WorkerSource, lock,
 };
 use keylane_source::{
-    Deliveries, Delivery, Features, Outcome, RawMessage, Settlement, Source, StartGuard,
+    Deliveries, Delivery, Features, Outcome, PartNews, RawMessage, Settlement, Source, StartGuard,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -51,6 +51,7 @@ struct Server {
     is_exact: bool,
     /// No connection can be made.
     is_away: bool,
+    wait_fails: bool,
     leave_hangs: bool,
     enter_takes: Duration,
     /// The returned messages of the last exchange.
@@ -230,7 +231,10 @@ impl System for Scripted {
 
     async fn wait(&self, _: &mut Option<()>) -> Result<bool, Fault> {
         sleep(Duration::from_millis(200)).await;
-        Ok(true)
+        match self.server().wait_fails {
+            true => Err(Fault),
+            false => Ok(true),
+        }
     }
 
     async fn reread(
@@ -555,4 +559,62 @@ async fn a_source_whose_close_was_dropped_leaves_when_it_is_closed_again() {
     rig.system.server().leave_hangs = false;
     rig.source.close().await.expect("it leaves");
     assert_eq!(rig.system.server().left, 1);
+}
+
+/// Another worker gets the message, so this one must not count as acked.
+#[tokio::test(start_paused = true)]
+async fn an_ack_that_is_lost_with_the_worker_is_not_confirmed() {
+    let mut rig = Rig::open(1, false).await;
+    let one = rig.receive_one().await;
+    rig.set(Mode::Lost);
+    rig.settle(one.position, Outcome::Done).await;
+    sleep(Duration::from_millis(10)).await;
+    rig.set(Mode::Answers);
+    let mut into = Deliveries::new(0, Instant::now());
+    let received = rig.source.receive(&mut into).await;
+    let is_confirmed = received.is_ok() && rig.source.confirm().await.is_ok();
+    assert_eq!(rig.system.server().done, [0; 0]);
+    assert!(!is_confirmed);
+}
+
+/// The driver drops the call when it has something else to do.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_opens_itself_again_goes_on_after_a_dropped_call() {
+    let mut rig = Rig::open(0, false).await;
+    rig.receive(1).await;
+    rig.set(Mode::LosesAnswer);
+    sleep(LEASE / 2).await;
+    rig.set(Mode::Answers);
+    rig.system.server().enter_takes = Duration::from_millis(100);
+    let mut into = Deliveries::new(1, Instant::now() + LEASE);
+    let received = timeout(Duration::from_millis(50), rig.source.receive(&mut into)).await;
+    assert!(received.is_err(), "{received:?}");
+    rig.source.confirm().await.expect("there is nothing");
+    rig.system.server().waiting = [1].into();
+    let mut received = Vec::new();
+    while received.is_empty() {
+        received = rig.receive(1).await;
+    }
+    assert_eq!(*received[0].position.id(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_failed_before_the_source_opened_itself_again_recovers() {
+    let mut rig = Rig::open(0, false).await;
+    rig.system.server().wait_fails = true;
+    let mut news = Vec::new();
+    while news.is_empty() {
+        let mut into = Deliveries::new(1, Instant::now() + LEASE);
+        rig.source.receive(&mut into).await.expect("it works");
+        news = into.take_parts();
+    }
+    assert!(matches!(news[..], [PartNews::Failed { .. }]), "{news:?}");
+    rig.system.server().wait_fails = false;
+    rig.set(Mode::LosesAnswer);
+    sleep(LEASE / 2).await;
+    rig.set(Mode::Answers);
+    let mut into = Deliveries::new(1, Instant::now() + LEASE);
+    rig.source.receive(&mut into).await.expect("it works");
+    let news = into.take_parts();
+    assert!(matches!(news[..], [PartNews::Recovered { .. }]), "{news:?}");
 }

@@ -1,10 +1,11 @@
 //! A connection that connects again after it has broken.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane_connector::lock;
 use redis::cmd;
 use tokio::runtime::{Handle, Id};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::error::RedisError;
@@ -19,50 +20,69 @@ const IDLE: Duration = Duration::from_millis(100);
 /// it has broken. A command that was in progress then has failed, and may have been executed.
 ///
 /// A connection does not work outside its runtime when that has ended, or stands still. So each
-/// runtime has its own.
+/// runtime has its own, and waits for no other one.
 pub(crate) struct ReconnectingLink {
     redis: Redis,
-    links: Mutex<Vec<Used>>,
+    places: Mutex<Vec<Place>>,
 }
 
-/// A connection, with its runtime and the time of its last use.
-struct Used {
-    link: Link,
+/// A runtime, and its connection with the time of its last use.
+struct Place {
     runtime: Id,
-    at: Instant,
+    slot: Arc<Slot>,
+}
+
+type Slot = tokio::sync::Mutex<Option<(Link, Instant)>>;
+
+impl Place {
+    /// Whether no caller is there, and no connection of a runtime that goes on. All handles are
+    /// made under the lock of the places.
+    fn is_over(&self) -> bool {
+        let slot = self.slot.try_lock();
+        Arc::strong_count(&self.slot) == 1
+            && slot.is_ok_and(|slot| slot.as_ref().is_none_or(|(link, _)| link.is_over()))
+    }
 }
 
 impl ReconnectingLink {
     pub(crate) fn new(redis: Redis) -> Self {
         Self {
             redis,
-            links: Mutex::default(),
+            places: Mutex::default(),
         }
+    }
+
+    /// Returns the place of this runtime.
+    fn slot(&self) -> Arc<Slot> {
+        let runtime = Handle::current().id();
+        let mut places = lock(&self.places);
+        places.retain(|place| !place.is_over());
+        if let Some(place) = places.iter().find(|place| place.runtime == runtime) {
+            return Arc::clone(&place.slot);
+        }
+        let slot = Arc::default();
+        places.push(Place {
+            runtime,
+            slot: Arc::clone(&slot),
+        });
+        slot
     }
 
     /// Returns the current connection of this runtime, or a new one. Callers at the same time share
     /// it.
     async fn link(&self) -> Result<Link, RedisError> {
-        let runtime = Handle::current().id();
-        let mut links = self.links.lock().await;
-        links.retain(|used| !used.link.is_over());
+        let slot = self.slot();
+        let mut slot = slot.lock().await;
         let now = Instant::now();
-        let known = links.iter().position(|used| used.runtime == runtime);
-        if let Some(mut used) = known.map(|known| links.swap_remove(known))
-            && (now < used.at + IDLE || used.link.ask::<()>(&cmd("PING")).await.is_ok())
+        if let Some((mut link, used_at)) = slot.take()
+            && (now < used_at + IDLE || link.ask::<()>(&cmd("PING")).await.is_ok())
         {
-            used.at = now;
-            let link = used.link.clone();
-            links.push(used);
+            *slot = Some((link.clone(), now));
             return Ok(link);
         }
-        let link = self.redis.connect().await?;
-        links.push(Used {
-            link: link.clone(),
-            runtime,
-            at: now,
-        });
-        Ok(link)
+        let new = self.redis.connect().await?;
+        *slot = Some((new.clone(), now));
+        Ok(new)
     }
 
     /// Runs a call with the connection. If it fails because the connection broke, the next caller
@@ -102,9 +122,7 @@ impl ReconnectingLink {
         {
             // Another caller may have connected again meanwhile. Then it connects once more, which
             // is rare and does no harm.
-            let runtime = Handle::current().id();
-            let mut links = self.links.lock().await;
-            links.retain(|used| used.runtime != runtime);
+            *self.slot().lock().await = None;
         }
     }
 }

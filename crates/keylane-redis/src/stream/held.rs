@@ -103,11 +103,11 @@ impl HeldStreams {
         let_go.chain(held).collect()
     }
 
-    /// Whether no message is handed over, and nothing is left to send.
+    /// Whether no message is handed over, and the server has everything.
     pub(super) fn is_free(&self) -> bool {
-        let ending = self.ending.iter().all(|(teller, _)| teller.is_done());
+        let ending = self.ending.iter().all(|(teller, _)| teller.has_told());
         let mut held = self.held.values();
-        ending && held.all(|held| held.owned.is_free() && held.teller.is_done())
+        ending && held.all(|held| held.owned.is_free() && held.teller.has_told())
     }
 
     /// Takes the lost generations, if there are any, to report them.

@@ -1,6 +1,6 @@
 //! The source: the calls of the driver.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,6 +153,10 @@ pub struct StreamSource {
     kept_until: Instant,
     /// When the source connected again by itself.
     connected_again_at: Option<Instant>,
+    /// It has begun to connect again by itself. The call that did so may have been dropped.
+    connects_again: bool,
+    /// The parts that fail, as far as the driver knows.
+    failing: BTreeSet<String>,
 }
 
 impl StreamSource {
@@ -169,6 +173,8 @@ impl StreamSource {
             kept: BTreeMap::new(),
             kept_until: Instant::now(),
             connected_again_at: None,
+            connects_again: false,
+            failing: BTreeSet::new(),
         }
     }
 
@@ -200,7 +206,11 @@ impl StreamSource {
 
     /// Connects again after this failure, if nothing is in hand: then no message comes a second
     /// time, and it is no failure of the source.
-    async fn connect_again(&mut self, failed: RedisError) -> Result<(), SourceError> {
+    async fn survive(
+        &mut self,
+        failed: RedisError,
+        into: &mut Deliveries<RawMessage, StreamPosition>,
+    ) -> Result<(), SourceError> {
         let is_rare = self
             .connected_again_at
             .is_none_or(|at| at.elapsed() > AGAIN_EVERY);
@@ -214,7 +224,21 @@ impl StreamSource {
             error = %failed,
             "the connection was lost while no message was held, connects again"
         );
-        self.open().await
+        self.connect_again(into).await
+    }
+
+    /// Opens the source again without a failure. May be dropped and called again.
+    async fn connect_again(
+        &mut self,
+        into: &mut Deliveries<RawMessage, StreamPosition>,
+    ) -> Result<(), SourceError> {
+        self.connects_again = true;
+        self.open().await?;
+        // Those that still fail are reported again.
+        for part in std::mem::take(&mut self.failing) {
+            into.part_recovered(part);
+        }
+        Ok(())
     }
 
     /// Processes the news of the tasks.
@@ -250,14 +274,16 @@ impl StreamSource {
                     }
                 }
                 News::PartFailed { part, why } => {
+                    self.failing.insert(part.clone());
                     into.part_failed(part, why);
                     return Ok(Some(Received::Messages));
                 }
                 News::PartRecovered(part) => {
+                    self.failing.remove(&part);
                     into.part_recovered(part);
                     return Ok(Some(Received::Messages));
                 }
-                News::Failed(error) => self.connect_again(error).await?,
+                News::Failed(error) => self.survive(error, into).await?,
             }
         }
     }
@@ -372,6 +398,7 @@ impl Source for StreamSource {
             kept: &mut self.kept,
         });
         self.session = Some(session.await.map_err(SourceError::failed)?);
+        self.connects_again = false;
         Ok(())
     }
 
@@ -380,6 +407,9 @@ impl Source for StreamSource {
         into: &mut Deliveries<RawMessage, StreamPosition>,
     ) -> Result<Received<StreamPosition>, SourceError> {
         let called_at = Instant::now();
+        if self.connects_again {
+            self.connect_again(into).await?;
+        }
         let until = into.until();
         // So that the answer arrives in time.
         let probe_at = called_at + until.saturating_duration_since(called_at) / 2;

@@ -45,6 +45,7 @@ async fn an_idle_worker_goes_on(server: &testkit_servers::Redis, lose: impl Asyn
     until("it is handled", async || intake.stats().acked == 1).await;
     let stats = intake.stats();
     assert_eq!((stats.last_error, stats.restarts), (None, 0));
+    assert_eq!(stats.failed_parts, []);
     assert_eq!(logs.at(Level::ERROR), [""; 0]);
     intake.stop().await;
 }

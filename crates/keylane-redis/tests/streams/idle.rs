@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use keylane::OnExhausted;
 use keylane::consume::IntakeState;
-use keylane::source::RawMessage;
+use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source as _};
 use keylane_redis::{Redis, StreamSource};
 use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::RedisKind;
-use testkit_servers::proxy::Proxy;
+use testkit_servers::proxy::{Direction, Proxy};
+use tokio::time::{Instant, timeout};
 use tracing::Level;
 
 use crate::logs::Logs;
@@ -62,7 +63,67 @@ async fn an_idle_source_connects_again() {
         let stats = intake.stats();
         assert_eq!(stats.state, IntakeState::Running);
         assert_eq!((stats.last_error, stats.restarts), (None, 0));
+        assert_eq!(stats.failed_parts, []);
         assert_eq!(logs.at(Level::ERROR), [""; 0]);
         intake.stop().await;
     }
+}
+
+/// The connection is lost with an ack on the way: the entry comes again, so it must not count as
+/// acked.
+#[tokio::test]
+async fn an_ack_that_was_not_sent_is_not_confirmed() {
+    let server = own(RedisKind::Redis8).await;
+    let client = Client::to(&server).await;
+    client.add("acks", "a", "one").await;
+    let target = (Ipv4Addr::LOCALHOST, server.port()).into();
+    let proxy = Proxy::to(target).await.unwrap();
+    let redis = Redis::at(&format!("redis://127.0.0.1:{}", proxy.port())).unwrap();
+    let source = StreamSource::builder(&redis, "g").stream("acks");
+    let mut source = source.build().unwrap();
+    source.open().await.unwrap();
+    let one = loop {
+        let mut into = Deliveries::new(1, Instant::now() + Duration::from_secs(1));
+        source.receive(&mut into).await.unwrap();
+        if let Some(one) = into.take().pop() {
+            break one;
+        }
+    };
+    proxy.reset();
+    let settled = [Settlement::new(one.position, Outcome::Done)];
+    source.settle(&settled).await.unwrap();
+    // Until the tasks know it.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut into = Deliveries::new(0, Instant::now() + Duration::from_secs(1));
+    let received = source.receive(&mut into).await;
+    let is_confirmed = received.is_ok() && source.confirm().await.is_ok();
+    assert!(!is_confirmed);
+}
+
+/// The driver drops the call when it has something else to do.
+#[tokio::test]
+async fn a_source_that_connects_again_goes_on_after_a_dropped_call() {
+    let server = own(RedisKind::Redis7).await;
+    let client = Client::to(&server).await;
+    client.add("dropped", "a", "one").await;
+    let target = (Ipv4Addr::LOCALHOST, server.port()).into();
+    let proxy = Proxy::to(target).await.unwrap();
+    let redis = Redis::at(&format!("redis://127.0.0.1:{}", proxy.port())).unwrap();
+    let source = StreamSource::builder(&redis, "g").stream("dropped");
+    let mut source = source.build().unwrap();
+    source.open().await.unwrap();
+    proxy.delay(Direction::ToServer, Duration::from_millis(200));
+    proxy.reset();
+    let mut received = Vec::new();
+    let until = Instant::now() + Duration::from_secs(120);
+    while received.is_empty() && Instant::now() < until {
+        let mut into = Deliveries::new(1, Instant::now() + Duration::from_secs(1));
+        let limit = Duration::from_millis(100);
+        if let Ok(Err(error)) = timeout(limit, source.receive(&mut into)).await {
+            panic!("{error}");
+        }
+        proxy.delay(Direction::ToServer, Duration::ZERO);
+        received = into.take();
+    }
+    assert_eq!(received.len(), 1);
 }

@@ -1,12 +1,16 @@
 //! The sink of streams.
 
 use std::collections::HashMap;
+use std::future::{Future as _, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane_redis::{ConfigError, ErrorKind, Redis, StreamFields, StreamSink, partition_of};
 use keylane_spool::Spool;
 use testkit_servers::RedisKind;
+use tokio::time::timeout;
 
 use crate::support::{new_name, own, shared};
 
@@ -155,4 +159,26 @@ fn a_message_is_pushed_once_from_each_runtime() {
     }
     let length = still[0].block_on(server.execute(&["XLEN", &name]));
     assert_eq!(length.unwrap(), "12");
+}
+
+/// A runtime that stands still while it connects holds up no other one.
+#[test]
+fn a_runtime_waits_for_no_other_one() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let (first, second) = (runtime(), runtime());
+    let server = first.block_on(own(RedisKind::Redis8));
+    let sink = StreamSink::new(&Redis::at(&server.url()).unwrap(), new_name("still")).unwrap();
+    let message = RawMessage::new("x");
+    let mut still = Box::pin(sink.push(&message));
+    let pushed = first.block_on(poll_fn(|cx| Poll::Ready(still.as_mut().poll(cx))));
+    assert!(pushed.is_pending());
+    let pushed = second.block_on(async {
+        let pushed = sink.push(&message);
+        timeout(Duration::from_secs(120), pushed).await
+    });
+    assert!(matches!(pushed, Ok(Ok(_))), "{pushed:?}");
+    first.block_on(still).unwrap();
 }

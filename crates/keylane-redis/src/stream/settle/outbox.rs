@@ -156,6 +156,13 @@ impl StreamOutbox {
         queue.end.is_some() || queue.told.has(queue.marks)
     }
 
+    /// Whether the server has accepted everything.
+    pub(crate) fn has_told(&self) -> bool {
+        let queue = lock(&self.queue);
+        let is_refused = matches!(queue.end, Some(End::Refused { acks: 1.. }));
+        !is_refused && queue.told.has(queue.marks)
+    }
+
     pub(crate) fn take(&self) -> AckBatch {
         let mut queue = lock(&self.queue);
         let acks = queue.said.acks.len().min(MOST_ACKS);
@@ -239,7 +246,7 @@ mod tests {
         assert!(teller.told().await.is_err());
         teller.ack(&mut ids(3..5));
         assert_eq!(teller.counters.get().refused, 5);
-        assert!(teller.is_done());
+        assert!(teller.is_done() && !teller.has_told());
     }
 
     #[tokio::test]
