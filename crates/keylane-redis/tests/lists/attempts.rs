@@ -73,9 +73,8 @@ async fn a_start_that_is_noted_again_counts_once() {
             !letters.is_empty()
         })
         .await;
-        let headers = &letters[0].headers;
-        let attempts = headers.iter().find(|(name, _)| name == "keylane.attempts");
-        assert_eq!(attempts.unwrap().1, ATTEMPTS.to_string(), "{kind}");
+        let attempts = letters[0].header("keylane.attempts").unwrap();
+        assert_eq!(*attempts, ATTEMPTS.to_string(), "{kind}");
         assert_eq!(runs.load(Ordering::SeqCst), ATTEMPTS, "{kind}");
         intake.stop().await;
         crate::state::check(&mut raw, &name).await;
