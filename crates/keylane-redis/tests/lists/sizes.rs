@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::{Deliveries, LetterCause, Outcome, Source, SourceLetter};
-use keylane_redis::{ListKey, ListQueue};
+use keylane_redis::{ListKey, ListQueue, Redis};
 use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::Instant;
 
 use crate::direct::{Direct, payloads};
 use crate::state::{check, check_idle};
-use crate::support::{builder, connect, new_name, own};
+use crate::support::{connect, new_name, own};
 
 const COUNT: usize = 80;
+
+/// The longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// 40 MB of elements at one worker, on a server that sends 8 MiB at most.
 struct Much {
@@ -37,7 +40,9 @@ impl Much {
             "normal 8388608 8388608 0",
         ];
         server.execute(&limit).await.unwrap();
-        let builder = builder(&server.url(), &list).key(ListKey::before(b":"));
+        // Tens of megabytes in one step may take a busy disk longer than the default.
+        let redis = Redis::at(&server.url()).unwrap().response_timeout(PATIENCE);
+        let builder = ListQueue::builder(&redis, list.clone()).key(ListKey::before(b":"));
         let queue = builder
             .lease(Duration::from_secs(60))
             .dead_letters()
