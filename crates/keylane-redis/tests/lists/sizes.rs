@@ -16,6 +16,9 @@ use crate::support::{connect, new_name, own};
 
 const COUNT: usize = 80;
 
+/// The longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// 40 MB of elements at one worker, on a server that sends 8 MiB at most.
 struct Much {
     _server: Arc<testkit_servers::Redis>,
@@ -37,11 +40,10 @@ impl Much {
             "normal 8388608 8388608 0",
         ];
         server.execute(&limit).await.unwrap();
-        // The disk of a busy machine may take its time for half a megabyte.
-        let redis = Redis::at(&server.url()).unwrap();
-        let redis = redis.response_timeout(Duration::from_secs(60));
-        let queue = ListQueue::builder(&redis, list.clone())
-            .key(ListKey::before(b":"))
+        // Tens of megabytes in one step may take a busy disk longer than the default.
+        let redis = Redis::at(&server.url()).unwrap().response_timeout(PATIENCE);
+        let builder = ListQueue::builder(&redis, list.clone()).key(ListKey::before(b":"));
+        let queue = builder
             .lease(Duration::from_secs(60))
             .dead_letters()
             .build()
