@@ -120,8 +120,8 @@ impl SqlError {
             kind: ErrorKind::Address,
             message:
                 "it must have the form postgres://user:password@host:port/database, or with several \
-                hosts: first:5432,second:5432; in the user and the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as \
-                %25"
+                 hosts: first:5432,second:5432; in the user and the password, write @ as %40, \
+                 : as %3A, / as %2F, # as %23, ? as %3F and % as %25"
                 .to_owned(),
         }
     }

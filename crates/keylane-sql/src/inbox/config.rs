@@ -37,8 +37,8 @@ impl Settings {
     /// Sets how long the inbox remembers ids and versions to absorb repeats; 24 hours by default,
     /// by the clock of the database. They may stay longer:
     /// [`remove_old`](super::SqlInbox::remove_old) removes them. Their number has no limit: an id
-    /// that is removed earlier would let a repeat in. An id takes about 350 bytes in PostgreSQL, and
-    /// 170 in MariaDB.
+    /// that is removed earlier would let a repeat in. An id takes about 350 bytes in PostgreSQL,
+    /// and 170 in MariaDB.
     #[must_use]
     pub fn remember(mut self, time: Duration) -> Self {
         self.remember = time;

@@ -34,8 +34,8 @@ use crate::tables::Tables;
 ///
 /// Only the clock of the database server decides when a lease begins and ends. If that clock jumps
 /// forward, leases run out early, and another process may have a key before its holder knows: then
-/// the tokens protect the key. After an asynchronous fail-over they do not: a standby that was behind
-/// draws tokens again, and those of two primaries have no order.
+/// the tokens protect the key. After an asynchronous fail-over they do not: a standby that was
+/// behind draws tokens again, and those of two primaries have no order.
 ///
 /// Transactions run at the isolation level of the connections. At `read committed`, the default of
 /// PostgreSQL, calls wait for each other. At a higher level they may fail with a conflict instead,

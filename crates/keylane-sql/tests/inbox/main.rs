@@ -6,6 +6,7 @@ mod accepting;
 mod attempts;
 mod chaos;
 mod clock;
+mod ends;
 mod entering;
 mod faults;
 mod fencing;
