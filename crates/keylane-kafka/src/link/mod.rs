@@ -6,7 +6,7 @@ mod context;
 pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 
 mod session;
-pub(crate) use session::{Session, is_name_taken};
+pub(crate) use session::{Session, is_name_conflict, is_name_taken};
 
 mod closable;
 

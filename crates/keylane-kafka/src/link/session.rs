@@ -86,6 +86,12 @@ impl Session {
         self.consumer.subscribe(&topics)
     }
 
+    /// Whether the client has heard that another member has its name.
+    pub(crate) fn has_lost_name(&self) -> bool {
+        let error = self.consumer.client().fatal_error();
+        error.is_some_and(|(code, _)| is_name_conflict(code))
+    }
+
     /// Leaves the group. All assigned partitions must be released before.
     pub(crate) async fn close(mut self) {
         self.ends.store(true, Ordering::Relaxed);
@@ -160,7 +166,7 @@ fn report(consumer: &Consumer, error: &KafkaError) {
     let tell = |news| consumer.context().tell(news);
     if let Some((code, why)) = consumer.client().fatal_error() {
         return match code {
-            Code::FencedInstanceId | Code::UnreleasedInstanceId => tell(News::NameTaken),
+            code if is_name_conflict(code) => tell(News::NameTaken),
             _ => tell(News::Failed(format!("{error}: {why}"))),
         };
     }
@@ -175,6 +181,12 @@ fn report(consumer: &Consumer, error: &KafkaError) {
         // The client recovers from it. The context has logged it, with the reason.
         _ => tracing::debug!(target: "keylane", %error, "the Kafka client reports an error"),
     }
+}
+
+/// Whether an error says that another member has the static name of this one.
+pub(crate) fn is_name_conflict(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(code, Code::FencedInstanceId | Code::UnreleasedInstanceId)
 }
 
 /// Whether an error says that a topic of the subscription cannot be read.

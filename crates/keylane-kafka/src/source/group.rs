@@ -69,7 +69,7 @@ impl<M> KafkaSource<M> {
 
     /// Another member has the name of this one. From now on this one joins only while the name is
     /// free: otherwise the two would take their partitions from each other for ever.
-    fn name_taken(&mut self) -> SourceError {
+    pub(super) fn name_taken(&mut self) -> SourceError {
         self.is_name_taken = true;
         SourceError::failed(KafkaSourceError::NameTaken {
             group: self.config.settings.group.clone(),

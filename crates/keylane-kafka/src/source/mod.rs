@@ -70,6 +70,8 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
 
     async fn open(&mut self) -> Result<(), SourceError> {
         if let Some(session) = self.abandon() {
+            // The source may have failed for another reason before it heard that.
+            self.is_name_taken |= session.has_lost_name();
             // Otherwise the group has two members of this process for a while, and our partitions
             // wait for one of them.
             let _ = timeout(LEAVE_WITHIN, session.close()).await;

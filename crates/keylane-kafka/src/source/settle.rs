@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::job::{blocking, finished, job};
 use super::state::KafkaSource;
 use crate::core::{Phase, Start};
-use crate::link::{self, Answer, ToCommit};
+use crate::link::{self, Answer, ToCommit, is_name_conflict};
 
 /// The pause before a failed commit is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -151,7 +151,13 @@ impl<M> KafkaSource<M> {
                 match self.follow_answer(answer) {
                     Again::Taken => {}
                     Again::Later => sleep(PAUSE).await,
-                    Again::Never(error) => return Err(SourceError::failed(error)),
+                    Again::Never(error) => {
+                        let code = error.rdkafka_error_code();
+                        return Err(match code.is_some_and(is_name_conflict) {
+                            true => self.name_taken(),
+                            false => SourceError::failed(error),
+                        });
+                    }
                 }
             }
             if self.assignment.unsaid() == 0 {

@@ -3,7 +3,8 @@
 use std::error::Error as _;
 
 use keylane::consume::IntakeState;
-use keylane::source::{Deliveries, RawMessage, Source, SourceError};
+use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source, SourceError};
+use keylane_kafka::KafkaSourceError::NameTaken;
 use keylane_kafka::{KafkaSource, KafkaSourceBuilder, KafkaSourceError};
 use tokio::time::Instant;
 
@@ -85,6 +86,35 @@ async fn of_two_members_with_one_name_the_first_one_waits_until_the_name_is_free
     let error = first.open().await.expect_err("it is taken");
     assert_eq!(name_taken(&error), &expected);
     first.close().await.expect("it is closed");
+    second.stop().await;
+}
+
+/// The source fails at its commit, before it has heard that its name is taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_commits_under_a_name_that_is_taken_waits_too() {
+    let stage = Stage::new(1).await;
+    let builder = || stage.topic.builder().static_member("one");
+    stage.publish([1]).await;
+    let mut first = builder().build().expect("a source");
+    first.open().await.expect("it joins");
+    let mut into = Deliveries::new(1, Instant::now() + PATIENCE);
+    while into.is_empty() {
+        first.receive(&mut into).await.expect("a record");
+    }
+    let done = into.take().remove(0).position;
+    let second = stage.member_of(builder(), stage.script());
+    second.has(1).await;
+    let done = Settlement::new(done, Outcome::Done);
+    first.settle(&[done]).await.expect("a commit begins");
+    first.confirm().await.expect_err("it is refused");
+    let error = first.open().await.expect_err("the name is taken");
+    let NameTaken { name, .. } = name_taken(&error) else {
+        panic!("{error}");
+    };
+    assert_eq!(name, "one");
+    first.close().await.expect("it is closed");
+    stage.nothing_left().await;
+    assert_eq!(second.intake.stats().restarts, 0);
     second.stop().await;
 }
 
