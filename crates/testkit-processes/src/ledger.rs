@@ -30,12 +30,12 @@ pub struct Sent {
 
 /// All messages that were sent. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger(Arc<Mutex<Vec<Sent>>>);
+pub(crate) struct Ledger(Arc<Mutex<Vec<Sent>>>);
 
 impl Ledger {
     /// Notes that a message of this key is about to be sent, and returns its id: the ids ascend
     /// from 0.
-    pub fn send(&self, key: u64) -> u64 {
+    pub(crate) fn send(&self, key: u64) -> u64 {
         let mut sent = self.lock();
         sent.push(Sent {
             key,
@@ -50,12 +50,12 @@ impl Ledger {
     /// # Panics
     ///
     /// Panics if it was not sent.
-    pub fn answer(&self, id: u64, answer: Answer) {
+    pub(crate) fn answer(&self, id: u64, answer: Answer) {
         self.lock()[id as usize].answer = answer;
     }
 
     /// Returns all messages. The place of each is its id.
-    pub fn sent(&self) -> Vec<Sent> {
+    pub(crate) fn sent(&self) -> Vec<Sent> {
         self.lock().clone()
     }
 

@@ -27,10 +27,10 @@ mod trial;
 pub use trial::{Trial, Workers, task};
 
 mod ledger;
-pub use ledger::{Answer, Ledger, Sent};
+pub use ledger::{Answer, Sent};
 
 mod record;
-pub use record::{Entry, Event};
+pub use record::Entry;
 
 mod verdict;
 pub use verdict::Verdict;

@@ -9,7 +9,7 @@ pub type Entry = Line<3>;
 
 /// What a line is about. The first three are about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub(crate) enum Event {
     /// An attempt began.
     Start,
     /// It succeeded.

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::ledger::all_go_on;
+use crate::ledger::{Ledger, all_go_on};
 use crate::record::{Entry, Event};
-use crate::{Answer, Journal, Ledger, Process, Reader, Verdict, now};
+use crate::{Answer, Journal, Process, Reader, Verdict, now};
 
 /// How long each producer waits between two messages …
 const PACE: Duration = Duration::from_millis(20);
