@@ -3,38 +3,45 @@
 use std::panic::resume_unwind;
 
 use keylane::consume::IntakeState;
-use keylane::source::{Features, RawMessage};
+use keylane::discipline::Sequence;
+use keylane::error::BoxError;
+use keylane::source::{Features, RawMessage, VersionStore};
 use keylane::{Dispatcher, OnExhausted, Retry};
 use keylane_testkit::reference::ReferenceServer;
-use keylane_testkit::scenario::{paused, until};
+use keylane_testkit::scenario::{paused, until, within};
 use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-/// Panics at a failed attempt.
-struct Panics;
+/// Panics at an event with this text.
+struct Panics(&'static str);
 
 impl<S: Subscriber> Layer<S> for Panics {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        event.record(&mut Finds);
+        event.record(&mut Finds(self.0));
     }
 }
 
-struct Finds;
+struct Finds(&'static str);
 
 impl Visit for Finds {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" && format!("{value:?}").contains("attempt failed") {
+        if field.name() == "message" && format!("{value:?}").contains(self.0) {
             // Without the hook: what is expected need not be printed.
             resume_unwind(Box::new("the layer panics"));
         }
     }
 }
 
+fn panics_at(text: &'static str) -> DefaultGuard {
+    tracing::subscriber::set_default(tracing_subscriber::registry().with(Panics(text)))
+}
+
 /// It ends the dispatcher, and the intake. Both say so, and nothing is lost.
 #[test]
 fn it_ends_the_dispatcher_which_says_why() {
-    let _on = tracing::subscriber::set_default(tracing_subscriber::registry().with(Panics));
+    let _on = panics_at("attempt failed");
     paused().block_on(async {
         let orders = Dispatcher::key_by_opt(|order: &RawMessage| order.key.clone())
             .retry(Retry::fixed(std::time::Duration::from_secs(1)).max_attempts(2))
@@ -69,6 +76,39 @@ fn it_ends_the_dispatcher_which_says_why() {
                 .ends_with("(ended by a panic outside the handlers)"),
             "{report}"
         );
+        assert_eq!(report.accepted, report.done + report.handed_back);
+    });
+}
+
+/// A store that cannot be reached.
+struct Away;
+
+#[keylane::async_trait]
+impl VersionStore<u64> for Away {
+    async fn last(&self, _: &u64) -> Result<Option<u64>, BoxError> {
+        Err("away".into())
+    }
+
+    async fn record(&self, _: &u64, _: u64) -> Result<(), BoxError> {
+        Err("away".into())
+    }
+}
+
+/// It panics in the task that asks the store. No other one would, and the message would wait for
+/// ever.
+#[test]
+fn it_ends_the_dispatcher_whose_store_is_away() {
+    let _on = panics_at("the version store failed");
+    paused().block_on(async {
+        let sequence = Sequence::contiguous(|n: &u64| *n).store(Away);
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .sequence(sequence)
+            .spawn(|_: u64| async { Ok::<_, BoxError>(()) })
+            .unwrap();
+        let receipt = orders.submit(1).await.unwrap();
+        assert!(within(receipt).await.is_err());
+        let report = within(orders.drain().into_future()).await;
+        assert!(report.panicked, "{report}");
         assert_eq!(report.accepted, report.done + report.handed_back);
     });
 }

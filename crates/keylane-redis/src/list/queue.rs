@@ -77,6 +77,9 @@ impl ListQueue {
     /// Puts a message at the end of the list, with its key, id and headers. The server decides how
     /// durable it is: with `appendfsync always` it is on the disk when this returns.
     ///
+    /// In a cluster the client sends a command again whose connection was closed before the answer
+    /// came. So the message may be in the list twice, with the same id.
+    ///
     /// # Errors
     ///
     /// Returns [`RedisError`]. After [`Unreachable`](crate::ErrorKind::Unreachable) the message may
@@ -275,7 +278,8 @@ impl ListQueue {
     }
 
     /// Puts the oldest dead letters at the end of the list again, in their original form, to be
-    /// tried again. Returns how many.
+    /// tried again. Returns how many. In a cluster it may be up to 1,000 more, for the reason that
+    /// [`push`](Self::push) gives.
     ///
     /// # Errors
     ///

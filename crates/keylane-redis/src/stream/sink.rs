@@ -101,6 +101,9 @@ impl StreamSink {
     /// Adds a message. The server decides how durable it is: with `appendfsync always` it is on the
     /// disk when this returns.
     ///
+    /// In a cluster the client sends a command again whose connection was closed before the answer
+    /// came. So the message may be in the stream twice, with the same id.
+    ///
     /// # Errors
     ///
     /// Returns [`RedisError`]. After [`Unreachable`](crate::ErrorKind::Unreachable) the message may

@@ -39,12 +39,31 @@ pub(crate) fn launch<T: Spec>(
     let engine = Arc::new(Engine::new(parts, store_requests, table));
 
     if let Some((store, requests)) = store {
-        runtime.spawn(serve_store(Arc::clone(&engine), store, requests));
+        let serves = serve_store(Arc::clone(&engine), store, requests);
+        runtime.spawn(aborting(Arc::clone(&engine), serves));
     }
     if let Some((leases, requests)) = leases {
-        runtime.spawn(serve_leases(Arc::clone(&engine), leases, requests));
+        let serves = serve_leases(Arc::clone(&engine), leases, requests);
+        runtime.spawn(aborting(Arc::clone(&engine), serves));
     }
     let (channel, ingress) = mpsc::unbounded_channel();
     runtime.spawn(Router::new(Arc::clone(&engine), ingress, resharding).run());
     (engine, channel)
+}
+
+/// Runs a task that messages wait for. If it panics, for example in a subscriber of logs, that is an
+/// abort: they would wait for ever.
+async fn aborting<T: Spec>(engine: Arc<Engine<T>>, task: impl Future<Output = ()>) {
+    let _abort = AbortOnPanic(engine);
+    task.await;
+}
+
+struct AbortOnPanic<T: Spec>(Arc<Engine<T>>);
+
+impl<T: Spec> Drop for AbortOnPanic<T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.settlement.count_lost_messages();
+        }
+    }
 }
