@@ -339,8 +339,13 @@ impl Account {
         for (done, again) in story.repeats() {
             let line = &self.lines[again.start];
             assert!(self.may_repeat(line), "{line:?} was committed before");
-            late += u64::from(self.is_late(line));
-            ages.extend(self.age(&self.lines[done.end.unwrap_or_default()]));
+            // It was committed, perhaps, by a process without a fault.
+            if self.is_late(line) {
+                late += 1;
+                continue;
+            }
+            let done = &self.lines[done.end.unwrap_or_default()];
+            ages.extend(self.age(done));
         }
         ages.sort_unstable();
         let repeats = story.repeats().count();
