@@ -129,8 +129,8 @@ impl<I: Clone + PartialEq, E> State<I, E> {
     }
 
     /// Returns whether a new session may follow unseen, if the source holds no message: this one
-    /// has worked, its connection or its lease has ended, and the system knows all settlements: a new
-    /// worker could not bring them.
+    /// has worked, its connection or its lease has ended, and the system knows all settlements. A
+    /// new worker could not bring them.
     pub(crate) fn may_begin_again(&self) -> bool {
         let has_ended = match &self.end {
             Some(end) => matches!(end, End::Failed(_) | End::Lost),

@@ -142,9 +142,10 @@ impl KafkaSourceBuilder {
     /// `my-refunds`.
     ///
     /// In the classic group protocol it is an extended expression of POSIX, in the new one an
-    /// expression of RE2 as well: there the brokers search, and the client does not report it if they
-    /// refuse the expression. Then the source has no partition, as if no topic matched. A pattern matches no topic whose name begins with `__`: those are Kafka's
-    /// own, such as the one for committed offsets. Name such a topic with [`topic`](Self::topic).
+    /// expression of RE2 as well: there the brokers search, and the client does not report it if
+    /// they refuse the expression. Then the source has no partition, as if no topic matched. A
+    /// pattern matches no topic whose name begins with `__`: those are Kafka's own, such as the one
+    /// for committed offsets. Name such a topic with [`topic`](Self::topic).
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
         self.patterns.push(pattern.into());
         self
@@ -181,8 +182,8 @@ impl KafkaSourceBuilder {
     }
 
     /// Joins the group as a static member with this name. It keeps its partitions if it comes back
-    /// within `session.timeout.ms`, so a restart is no rebalance. A static member does not leave the
-    /// group when it stops; otherwise it would lose its partitions.
+    /// within `session.timeout.ms`, so a restart is no rebalance. A static member does not leave
+    /// the group when it stops; otherwise it would lose its partitions.
     ///
     /// Give each process a name of its own. If two have the same, one of them fails with
     /// [`NameTaken`](crate::KafkaSourceError::NameTaken) and waits until the name is free: in the
@@ -411,8 +412,8 @@ impl KafkaSourceBuilder {
 /// A peer that vanishes without a word is noticed also on a connection that only waits.
 pub(crate) const KEEPALIVE: (&str, &str) = ("socket.keepalive.enable", "true");
 
-/// The client closes an idle connection before a gateway forgets it: some do after four minutes, and
-/// the next request would wait for its timeout.
+/// The client closes an idle connection before a gateway forgets it: some do after four minutes,
+/// and the next request would wait for its timeout.
 pub(crate) const MAX_IDLE: (&str, &str) = ("connections.max.idle.ms", "180000");
 
 /// Prefixes of the properties that all clients share.

@@ -80,9 +80,9 @@ pub struct Overtaken {
 impl PartitionStatus {
     /// Returns how far the group is behind in this partition: from the committed offset to
     /// [`log_end`](Self::log_end). Offsets without a record count, as in `kafka-consumer-groups`.
-    /// Those behind the last record of a log, such as the mark of a transaction, are passed with the
-    /// next record: until then the lag is not 0.
-    /// Records that are settled [`beyond`](Self::beyond) the frontier count as not settled.
+    /// Those behind the last record of a log, such as the mark of a transaction, are passed with
+    /// the next record: until then the lag is not 0. Records that are settled
+    /// [`beyond`](Self::beyond) the frontier count as not settled.
     pub fn lag(&self) -> Option<u64> {
         let from = self.committed.unwrap_or(self.position);
         Some(self.log_end?.saturating_sub(from))

@@ -46,8 +46,8 @@ impl Errors {
     /// Returns how many of the same error were left out, if this one is to be logged.
     pub(crate) fn hear(&self, error: &KafkaError) -> Option<u64> {
         let code = error.rdkafka_error_code();
-        // It sums up failures that were reported before, or says that the only connection was closed
-        // because it was idle.
+        // It sums up failures that were reported before, or says that the only connection was
+        // closed because it was idle.
         if code == Some(RDKafkaErrorCode::AllBrokersDown) {
             return None;
         }

@@ -157,8 +157,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Returns whether the timestamp is by the clock of the producer: `message.timestamp.type` of the
-    /// topic is `CreateTime`.
+    /// Returns whether the timestamp is by the clock of the producer: `message.timestamp.type` of
+    /// the topic is `CreateTime`.
     pub fn is_producer_time(&self) -> bool {
         matches!(self.message.timestamp(), Timestamp::CreateTime(_))
     }

@@ -221,8 +221,8 @@ pub trait Source: Send + 'static {
     /// # Errors
     ///
     /// [`SourceError::unsupported`] without [`dead_letters`](Features::dead_letters), and
-    /// [`SourceError::pending`] while the letter is on its way. Otherwise the letter is not kept. In
-    /// each case it is offered again later, and its key waits.
+    /// [`SourceError::pending`] while the letter is on its way. Otherwise the letter is not kept.
+    /// In each case it is offered again later, and its key waits.
     fn dead_letter(
         &mut self,
         letter: SourceLetter<Self::Position>,

@@ -12,8 +12,8 @@ use crate::{Answer, Attempt, Entry, Sent, Step, Story};
 /// The effects of the workers are those that a sink accepts which compares tokens: from the start
 /// of an attempt with a higher token of its key on, it refuses the lower ones of other workers. An
 /// attempt that is refused is *stale*, and no attempt for what follows. Workers on a server without
-/// tokens write the same number each time. A worker knows its own attempts: those of one key overlap
-/// under any tokens.
+/// tokens write the same number each time. A worker knows its own attempts: those of one key
+/// overlap under any tokens.
 ///
 /// After a fault that loses what the server has confirmed, tokens may be drawn again. So overlaps
 /// and stale attempts are looked for within each history, and not from the fault until every key

@@ -32,9 +32,9 @@ const CONCURRENCY: usize = 256;
 /// A letter goes to the end of its original topic, behind newer records, and without the headers
 /// that made it a letter. Its key, its payload and its headers are those of the original record,
 /// byte by byte. Its time is that of the redrive: with the original one, a topic that deletes
-/// records by age could delete it before it is read. It is committed in the group of the redrive when it is written: the next
-/// redrive of the same group begins behind it. If the process ends before the commit, the letter is
-/// sent twice.
+/// records by age could delete it before it is read. It is committed in the group of the redrive
+/// when it is written: the next redrive of the same group begins behind it. If the process ends
+/// before the commit, the letter is sent twice.
 ///
 /// Letters of one key are sent one after the other. So they arrive in the order in which they
 /// became letters, if the topic of the letters has all letters of a key in one partition: this
@@ -101,8 +101,8 @@ pub enum RedriveError {
         /// The message of the client.
         why: String,
     },
-    /// A letter cannot go back until somebody acts: it is too large for its topic, the topic does not
-    /// exist, or the producer may not write to it. It was tried once.
+    /// A letter cannot go back until the cause is removed: it is too large for its topic, the topic
+    /// does not exist, or the producer may not write to it. It was tried once.
     #[error("the redrive stopped after {redriven} dead letters: {error}")]
     Refused {
         /// How many letters went back.
@@ -111,7 +111,8 @@ pub enum RedriveError {
         #[source]
         error: SendError,
     },
-    /// A letter did not go back, although it was tried several times, or it does not name its topic.
+    /// A letter did not go back, although it was tried several times, or it does not name its
+    /// topic.
     #[error("the redrive stopped after {redriven} dead letters: {why}")]
     Stopped {
         /// How many letters went back.

@@ -25,8 +25,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::closable::ClosableQueue;
+use super::codes::is_about_topic;
 use super::offset::offset;
-use super::session::is_about_topic;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::core::Committed;

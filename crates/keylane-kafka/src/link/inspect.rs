@@ -9,7 +9,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
 
 use super::context::Consumer;
-use super::reader::Silent;
+use super::silent::Silent;
 use crate::core::{Role, TopicSettings};
 
 /// The timeout of one request.

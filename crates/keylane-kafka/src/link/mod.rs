@@ -2,11 +2,14 @@
 
 mod offset;
 
+mod codes;
+pub(crate) use codes::is_name_conflict;
+
 mod context;
 pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 
 mod session;
-pub(crate) use session::{Session, is_name_conflict, is_name_taken};
+pub(crate) use session::{Session, is_name_taken};
 
 mod closable;
 
@@ -27,8 +30,11 @@ pub(crate) use job::{Job, blocking, job};
 mod commit;
 pub(crate) use commit::{Answer, ToCommit, commit};
 
+mod silent;
+pub(crate) use silent::Silent;
+
 mod reader;
-pub(crate) use reader::{Reader, Silent};
+pub(crate) use reader::Reader;
 
 mod inspect;
 pub(crate) use inspect::topic_settings;

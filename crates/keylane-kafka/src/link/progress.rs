@@ -12,7 +12,7 @@ use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::job::blocking;
-use super::reader::Silent;
+use super::silent::Silent;
 use super::starts::is_silence;
 use crate::config::Config;
 

@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rdkafka::client::ClientContext;
-use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::offset::offset;
+use super::silent::Silent;
 use crate::config::Config;
-use crate::log::log;
 
 /// A gap of at most this many offsets is read and dropped instead of skipped: a seek costs a
 /// request.
@@ -24,26 +22,6 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long one look at the queue may take.
 const POLL: Duration = Duration::from_millis(100);
-
-/// The context of a client that is in no group and has little to report.
-#[derive(Clone)]
-pub(crate) struct Silent;
-
-impl ClientContext for Silent {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        log(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        tracing::debug!(
-            target: "keylane",
-            %error, reason,
-            "the Kafka client that reads single records reports an error"
-        );
-    }
-}
-
-impl ConsumerContext for Silent {}
 
 pub(crate) struct Reader {
     consumer: BaseConsumer<Silent>,

@@ -10,6 +10,7 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 
+use super::codes::{is_about_topic, is_name_conflict};
 use super::context::{Consumer, Context, News};
 use super::topics::{TopicIds, log_ids};
 use crate::config::Config;
@@ -181,19 +182,4 @@ fn report(consumer: &Consumer, error: &KafkaError) {
         // The client recovers from it. The context has logged it, with the reason.
         _ => tracing::debug!(target: "keylane", %error, "the Kafka client reports an error"),
     }
-}
-
-/// Whether an error says that another member has the static name of this one.
-pub(crate) fn is_name_conflict(code: RDKafkaErrorCode) -> bool {
-    use RDKafkaErrorCode as Code;
-    matches!(code, Code::FencedInstanceId | Code::UnreleasedInstanceId)
-}
-
-/// Whether an error says that a topic of the subscription cannot be read.
-pub(super) fn is_about_topic(code: RDKafkaErrorCode) -> bool {
-    use RDKafkaErrorCode as Code;
-    matches!(
-        code,
-        Code::TopicAuthorizationFailed | Code::UnknownTopicOrPartition | Code::UnknownTopic
-    )
 }

@@ -16,8 +16,8 @@ pub enum SendError {
         /// The message of the client or the broker.
         why: String,
     },
-    /// The topic takes no record from this producer: it does not exist, or the user may not write to
-    /// it. Nothing was written. Send the record again when that has changed.
+    /// The topic takes no record from this producer: it does not exist, or the user may not write
+    /// to it. Nothing was written. Send the record again when that has changed.
     #[error("the topic `{topic}` takes no record: {why}")]
     Unavailable {
         /// The topic.

@@ -1,26 +1,18 @@
-//! Looks at the settings of the topics, and warns of those that may lose something.
+//! When the settings of the topics are looked at, and what is warned of.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use keylane_source::SourceError;
 use rdkafka::error::KafkaResult;
 use tokio::time::Instant;
 
-use super::job::job;
-use super::state::KafkaSource;
-use crate::core::{Role, TopicSettings, Warnings};
-use crate::link::{Job, topic_settings};
+use crate::core::{TopicSettings, Warnings};
+use crate::link::Job;
 
 /// How often the source looks.
 const EVERY: Duration = Duration::from_secs(300);
 
 /// The pause after a look, although partitions come.
 const PAUSE: Duration = Duration::from_secs(30);
-
-/// The topic with the commits of all groups.
-const COMMITS: &str = "__consumer_offsets";
 
 /// The looks at the settings of the topics. They outlive a session.
 #[derive(Default)]
@@ -45,6 +37,15 @@ impl Inspection {
         self.at.filter(|_| self.asked.is_none())
     }
 
+    /// Whether it is time to look. Then the source does.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.wake_at().is_some_and(|at| at <= now);
+        if is_due {
+            (self.last, self.at) = (Some(now), Some(now + EVERY));
+        }
+        is_due
+    }
+
     pub(super) fn follow(&mut self, found: KafkaResult<Vec<TopicSettings>>, brokers: &str) {
         let topics = match found {
             Ok(topics) => topics,
@@ -61,29 +62,5 @@ impl Inspection {
         for (topic, hazard) in self.warnings.due(found.collect(), Instant::now()) {
             hazard.warn(&format!("{brokers} topic {topic}"));
         }
-    }
-}
-
-impl<M> KafkaSource<M> {
-    /// Asks for the settings of the topics, if it is time for that.
-    pub(super) fn inspect_if_due(&mut self) -> Result<(), SourceError> {
-        let now = Instant::now();
-        let inspection = &mut self.inspection;
-        if inspection.wake_at().is_none_or(|at| now < at) {
-            return Ok(());
-        }
-        (inspection.last, inspection.at) = (Some(now), Some(now + EVERY));
-        let named = self.config.named().iter().cloned();
-        let assigned = self.assignment.iter().map(|one| one.topic.to_string());
-        let read = named.chain(assigned).map(|name| (name, Role::Read));
-        let mut topics: BTreeMap<_, _> = read.collect();
-        topics.insert(COMMITS.to_owned(), Role::Commits);
-        if let Some(letters) = &self.config.letters {
-            topics.insert(letters.name().to_owned(), Role::Letters);
-        }
-        let (consumer, config) = (self.consumer()?, Arc::clone(&self.config));
-        let asked = job(move || topic_settings(&consumer, &config.admin(), topics))?;
-        self.inspection.asked = Some(asked);
-        Ok(())
     }
 }

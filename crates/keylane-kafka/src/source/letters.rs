@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use keylane_connector::Why;
 use keylane_source::{RawMessage, SourceError, SourceLetter};
-use rdkafka::error::KafkaResult;
 use tokio::time::timeout;
 
+use super::in_log::{InLog, LetterRead};
 use super::job::job;
 use super::state::KafkaSource;
 use crate::core::KafkaPosition;
-use crate::link::{Job, Reader, is_silence};
+use crate::link::is_silence;
 use crate::producer::Delivery;
 use crate::record::{Keyless, Maker, Place};
 
@@ -22,19 +22,6 @@ const GONE: &str = " (the record is no longer in the log)";
 /// How long the driver of the source waits for a letter, unless another one is late already. The
 /// other keys wait with it. A letter that is late is offered again.
 const ANSWER_WITHIN: Duration = Duration::from_millis(100);
-
-/// The entry of the log at an offset.
-enum InLog {
-    Record(RawMessage),
-    /// No record any more: this message has only the place.
-    Gone(RawMessage),
-}
-
-/// The read of the record of a letter. One is in progress at a time.
-pub(super) struct LetterRead {
-    of: KafkaPosition,
-    job: Job<(Reader, KafkaResult<InLog>)>,
-}
 
 impl<M> KafkaSource<M> {
     /// Keeps a letter. Does not wait for brokers that are slow: the letter is offered again.

@@ -17,6 +17,8 @@ mod anew;
 mod builder;
 mod failures;
 mod group;
+mod in_log;
+mod inspecting;
 mod inspection;
 mod intake;
 mod job;

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::anew::Commits;
 use super::failures::Failures;
+use super::in_log::LetterRead;
 use super::inspection::Inspection;
 use super::intake::PartitionIntake;
-use super::letters::LetterRead;
 use super::probe::Probed;
 use super::starting::Starting;
 use super::unavailable::Unavailable;

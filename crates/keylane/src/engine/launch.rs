@@ -51,8 +51,8 @@ pub(crate) fn launch<T: Spec>(
     (engine, channel)
 }
 
-/// Runs a task that messages wait for. If it panics, for example in a subscriber of logs, that is an
-/// abort: they would wait for ever.
+/// Runs a task that messages wait for. If it panics, for example in a subscriber of logs, that is
+/// an abort: they would wait for ever.
 async fn aborting<T: Spec>(engine: Arc<Engine<T>>, task: impl Future<Output = ()>) {
     let _abort = AbortOnPanic(engine);
     task.await;
