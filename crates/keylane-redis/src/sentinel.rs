@@ -1,10 +1,15 @@
 //! Sentinels: servers that know which server is the primary.
 
+use std::time::Duration;
+
 use redis::sentinel::{Sentinel, SentinelNodeConnectionInfo};
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult};
 
 use crate::error::RedisError;
 use crate::link::tcp_settings;
+
+/// After this time the client asks the next Sentinel.
+const SILENT: Duration = Duration::from_secs(1);
 
 /// The Sentinels of a primary.
 #[derive(Clone)]
@@ -36,6 +41,11 @@ impl Sentinels {
             name: name.clone(),
             login,
         })
+    }
+
+    /// Returns how long it takes if all Sentinels but one are silent.
+    pub(crate) fn asked_within(&self) -> Duration {
+        SILENT * u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)
     }
 
     /// Asks the Sentinels for the primary, and the primary for its role.

@@ -165,7 +165,8 @@ impl Redis {
             Address::Server(client) => client,
             Address::Cluster(nodes) => return Ok((Link::cluster(nodes, limits).await?, None)),
             Address::Sentinel(sentinels) => {
-                let primary = timeout(self.connect_timeout, sentinels.primary()).await;
+                let limit = self.connect_timeout + sentinels.asked_within();
+                let primary = timeout(limit, sentinels.primary()).await;
                 asked = primary.map_err(|_| no_primary())??;
                 &asked
             }

@@ -1,13 +1,6 @@
 //! Settings of topics with which the brokers may lose what they have confirmed. Pure.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
 use keylane_connector::Hazard;
-use tokio::time::Instant;
-
-/// The first pause before the same warning is repeated, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(86_400));
 
 /// What a topic is to the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,42 +72,6 @@ impl TopicSettings {
     }
 }
 
-/// Decides when to warn of a hazard: at once, and then at growing intervals.
-#[derive(Debug, Default)]
-pub(crate) struct Warnings(HashMap<(String, String), Warned>);
-
-#[derive(Debug)]
-struct Warned {
-    again_at: Instant,
-    pause: Duration,
-}
-
-impl Warnings {
-    /// Returns the hazards to warn of now, of those that were found, each with its topic. What is
-    /// not found any more is forgotten.
-    pub(crate) fn due(
-        &mut self,
-        found: Vec<(String, Hazard)>,
-        now: Instant,
-    ) -> Vec<(String, Hazard)> {
-        let name = |(topic, hazard): &(String, Hazard)| (topic.clone(), hazard.setting.clone());
-        self.0
-            .retain(|known, _| found.iter().any(|one| name(one) == *known));
-        let is_due = |one: &(String, Hazard)| {
-            let known = self.0.get_mut(&name(one));
-            let pause = match known {
-                Some(known) if now < known.again_at => return false,
-                Some(known) => (known.pause * 2).min(PAUSES.1),
-                None => PAUSES.0,
-            };
-            let again_at = now + pause;
-            self.0.insert(name(one), Warned { again_at, pause });
-            true
-        };
-        found.into_iter().filter(is_due).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,24 +125,5 @@ mod tests {
             ..safe(Role::Letters)
         };
         assert_eq!(settings(&topic), [""; 0]);
-    }
-
-    #[test]
-    fn a_warning_comes_again_at_growing_intervals_and_at_once_when_it_was_over() {
-        let (mut warnings, start) = (Warnings::default(), Instant::now());
-        let mut topic = safe(Role::Read);
-        topic.replicas = Some(1);
-        let found = || vec![("orders".to_owned(), topic.hazards().remove(0))];
-        let looks = (0..200).map(|number| 300 * number);
-        let said: Vec<_> = looks
-            .filter(|at| {
-                let now = start + Duration::from_secs(*at);
-                !warnings.due(found(), now).is_empty()
-            })
-            .collect();
-        assert_eq!(said, [0, 600, 1_800, 4_200, 9_000, 18_600, 37_800]);
-        let now = start + Duration::from_secs(60_000);
-        assert!(warnings.due(Vec::new(), now).is_empty());
-        assert_eq!(warnings.due(found(), now).len(), 1);
     }
 }

@@ -12,7 +12,7 @@ mod uncommitted;
 pub(crate) use uncommitted::CommitLimits;
 
 mod hazards;
-pub(crate) use hazards::{Role, TopicSettings, Warnings};
+pub(crate) use hazards::{Role, TopicSettings};
 
 mod start;
 pub(crate) use start::{Begin, Committed, Log, begin};

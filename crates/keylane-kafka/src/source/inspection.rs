@@ -5,7 +5,7 @@ use std::time::Duration;
 use rdkafka::error::KafkaResult;
 use tokio::time::Instant;
 
-use crate::core::{TopicSettings, Warnings};
+use crate::core::TopicSettings;
 use crate::link::Job;
 
 /// How often the source looks.
@@ -22,7 +22,6 @@ pub(super) struct Inspection {
     /// When to look next.
     at: Option<Instant>,
     pub(super) asked: Option<Job<KafkaResult<Vec<TopicSettings>>>>,
-    warnings: Warnings,
 }
 
 impl Inspection {
@@ -46,7 +45,8 @@ impl Inspection {
         is_due
     }
 
-    pub(super) fn follow(&mut self, found: KafkaResult<Vec<TopicSettings>>, brokers: &str) {
+    /// Warns of what was found.
+    pub(super) fn follow(found: KafkaResult<Vec<TopicSettings>>, brokers: &str) {
         let topics = match found {
             Ok(topics) => topics,
             Err(error) => {
@@ -55,12 +55,9 @@ impl Inspection {
                 return;
             }
         };
-        let found = topics.into_iter().flat_map(|topic| {
-            let hazards = topic.hazards().into_iter();
-            hazards.map(move |hazard| (topic.name.clone(), hazard))
-        });
-        for (topic, hazard) in self.warnings.due(found.collect(), Instant::now()) {
-            hazard.warn(&format!("{brokers} topic {topic}"));
+        for topic in topics {
+            let name = format!("{brokers} topic {}", topic.name);
+            topic.hazards().iter().for_each(|hazard| hazard.warn(&name));
         }
     }
 }

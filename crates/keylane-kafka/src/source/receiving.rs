@@ -8,6 +8,7 @@ use rdkafka::error::KafkaResult;
 use tokio::time::{Instant, sleep_until};
 
 use super::failures::Trouble;
+use super::inspection::Inspection;
 use super::intake::Taken;
 use super::job::{finished, job};
 use super::probe::{Probed, probe};
@@ -96,7 +97,7 @@ impl<M> KafkaSource<M> {
                     probe_at = Instant::now() + PROBE_AGAIN_AFTER;
                 }
                 Waited::Inspected(found) => {
-                    self.inspection.follow(found, self.config.brokers());
+                    Inspection::follow(found, self.config.brokers());
                 }
                 // The source is well, but one of its partitions is not.
                 Waited::Probed(Ok(Probed::Silent(name, why))) => {

@@ -59,7 +59,8 @@ pub struct Report<K, M> {
     /// Whether the deadline passed, so that the dispatcher was aborted.
     pub deadline_reached: bool,
     /// Whether a panic outside the handlers has aborted the dispatcher: of the key's own `Eq`,
-    /// `Clone` or `Drop`, or of a `tracing` subscriber. The panic hook has printed its text.
+    /// `Clone` or `Drop`, or of a `tracing` subscriber. The panic hook has printed its text. Set
+    /// also if the runtime was dropped while another panic unwound.
     pub panicked: bool,
 }
 

@@ -30,8 +30,10 @@ pub(in super::super) enum Severity {
 pub(super) struct Failures {
     in_a_row: u32,
     longest_pause: Duration,
-    /// When it is an error in the log, and how long that is after it was last in the log.
-    reminder: Option<(Instant, Duration)>,
+    /// When one was last in the log.
+    logged: Option<Instant>,
+    /// How long after that a failure that lasts is in the log again.
+    pause: Duration,
 }
 
 impl Failures {
@@ -39,7 +41,8 @@ impl Failures {
         Self {
             in_a_row: 0,
             longest_pause,
-            reminder: None,
+            logged: None,
+            pause: FIRST_REMINDER,
         }
     }
 
@@ -50,7 +53,6 @@ impl Failures {
     /// The source is well.
     pub(super) fn forget(&mut self) {
         self.in_a_row = 0;
-        self.reminder = None;
     }
 
     /// One more. Returns how it is logged, and when the source is opened again: after a pause that
@@ -66,12 +68,19 @@ impl Failures {
     /// Most failures are over when the source is open again, or when its server is. One that lasts
     /// needs a person.
     fn severity(&mut self, now: Instant) -> Severity {
-        let (severity, pause) = match self.reminder {
-            None => (Severity::Warn, FIRST_REMINDER),
-            Some((at, _)) if now < at => return Severity::Debug,
-            Some((_, pause)) => (Severity::Error, (2 * pause).min(LAST_REMINDER)),
+        let was_well = self.in_a_row == 0;
+        let (severity, pause) = match was_well {
+            true => (Severity::Warn, FIRST_REMINDER),
+            false => (Severity::Error, self.pause),
         };
-        self.reminder = Some((later(now, pause), pause));
+        self.pause = pause;
+        if self.logged.is_some_and(|at| now < later(at, pause)) {
+            return Severity::Debug;
+        }
+        self.logged = Some(now);
+        if !was_well {
+            self.pause = (2 * pause).min(LAST_REMINDER);
+        }
         severity
     }
 }
@@ -92,6 +101,11 @@ mod tests {
         assert_eq!(Vec::from_iter(loud), [10, 30, 70, 150, 310, 630]);
         failures.forget();
         assert_eq!(logged(&mut failures, 1_200), Severity::Warn);
-        assert_eq!(logged(&mut failures, 1_201), Severity::Debug);
+        // It is well for a moment, again and again.
+        let often = (1_201..1_240).filter(|second| {
+            failures.forget();
+            logged(&mut failures, *second) == Severity::Warn
+        });
+        assert_eq!(Vec::from_iter(often), [1_210, 1_220, 1_230]);
     }
 }
