@@ -168,7 +168,7 @@ pub(super) fn rebalances(count: u64) -> Command {
     let filters = ["rebalances::nothing", "processes::"];
     let mut command = cargo(["test", "--release", "-p", "keylane-kafka"]);
     command.args(["--test", "broker", "--"]).args(filters);
-    command.arg("--nocapture");
+    command.args(["--nocapture", "--include-ignored"]);
     with(command, "KEYLANE_KAFKA_REBALANCES", count)
 }
 

@@ -191,13 +191,13 @@ pub(super) static KINDS: [Kind; 33] = [
         origin: Guess("a millisecond each, and the build"),
         work: Work::Tests(commands::round_trips),
     },
-    // Of a group in one process, for each protocol, and of one of processes.
+    // Of a group in one process and of one of processes, for each protocol.
     Kind {
         name: "rebalances",
         amount: Amount::of(500),
         part: Some(50),
         seconds: 30 * MINUTE,
-        origin: Guess("ten seconds each, five tests, two at once; and the build"),
+        origin: Guess("ten seconds each, seven tests, two at once; and the build"),
         work: Work::Tests(commands::rebalances),
     },
     // Half of them kills of workers, and half pauses past a lease; of each of six connections half

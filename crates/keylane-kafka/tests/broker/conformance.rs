@@ -9,6 +9,7 @@ use keylane_kafka::{KafkaSource, Producer, Redrive};
 use keylane_testkit::conformance::{Fault, Harness, Site};
 use testkit_servers::Kafka;
 
+use crate::protocol::Protocol;
 use crate::support::{Topic, passes_through, shared, show_log};
 
 mod classic {
@@ -30,27 +31,6 @@ mod consumer {
         [flavor = "multi_thread", worker_threads = 2]
         super::Broker(super::Protocol::New)
     );
-}
-
-/// How the group shares its partitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
-    /// Each rebalance takes all partitions from all members.
-    Eager,
-    /// A rebalance takes only partitions that move.
-    Cooperative,
-    /// The broker decides (KIP-848).
-    New,
-}
-
-impl Protocol {
-    fn properties(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Eager => &[("partition.assignment.strategy", "range")],
-            Self::Cooperative => &[("partition.assignment.strategy", "cooperative-sticky")],
-            Self::New => &[("group.protocol", "consumer")],
-        }
-    }
 }
 
 struct Broker(Protocol);

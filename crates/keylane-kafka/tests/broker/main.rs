@@ -19,6 +19,7 @@ mod outages;
 mod patterns;
 mod prefetch;
 mod processes;
+mod protocol;
 mod rebalances;
 mod records;
 mod redrives;

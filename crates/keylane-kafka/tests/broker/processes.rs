@@ -15,6 +15,7 @@ use keylane_testkit::scenario::{Random, boxed, by_key};
 use testkit_processes::{Journal, Process, Reader, Step, Story, What, now, told_to_stop};
 use tokio::time::sleep;
 
+use crate::protocol::Protocol;
 use crate::rebalances::{rebalances, takes};
 use crate::stage::{id_of, message, place_of, until};
 use crate::support::{Topic, shared, show_log};
@@ -56,6 +57,10 @@ fn worker() {
     let mut task = task.split(' ');
     let mut next = || task.next().expect("a task").to_owned();
     let (brokers, topic, group, log) = (next(), next(), next(), next());
+    let name = next();
+    let mut protocols = Protocol::ALL.into_iter();
+    let protocol = protocols.find(|one| format!("{one:?}") == name);
+    let protocol = protocol.expect("a protocol");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let journal = Journal::open(log);
@@ -81,10 +86,16 @@ fn worker() {
             .on_exhausted(OnExhausted::Halt)
             .spawn(handler)
             .expect("a consumer");
-        let source = KafkaSource::builder(brokers, group)
-            .topic(topic)
-            .property("session.timeout.ms", SESSION.as_millis().to_string())
-            .property("heartbeat.interval.ms", "200");
+        let mut source = KafkaSource::builder(brokers, group).topic(topic);
+        for (name, value) in protocol.properties() {
+            source = source.property(*name, *value);
+        }
+        // In the new protocol these are the broker's.
+        if protocol != Protocol::New {
+            source = source
+                .property("session.timeout.ms", SESSION.as_millis().to_string())
+                .property("heartbeat.interval.ms", "200");
+        }
         let settings = IntakeSettings::new()
             .revoke_within(Duration::from_secs(1))
             .longest_pause(Duration::from_millis(500))
@@ -108,12 +119,13 @@ impl<S: Fn(char)> Drop for OnDrop<S> {
     }
 }
 
-fn start(topic: &Topic, log: &Path) -> Process {
+fn start(topic: &Topic, protocol: Protocol, log: &Path) -> Process {
     let task = [
         topic.kafka.bootstrap(),
         topic.name.clone(),
         topic.group.clone(),
         log.display().to_string(),
+        format!("{protocol:?}"),
     ];
     Process::start("processes::worker", [(WORKER, task.join(" "))])
 }
@@ -201,6 +213,22 @@ async fn produce(topic: Topic, log: PathBuf, sent: Arc<AtomicU64>, ends: Arc<Ato
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still() {
+    nothing_is_lost(Protocol::Eager).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by `cargo xtask soak`"]
+async fn nothing_is_lost_in_the_cooperative_protocol() {
+    nothing_is_lost(Protocol::Cooperative).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by `cargo xtask soak`"]
+async fn nothing_is_lost_in_the_new_protocol() {
+    nothing_is_lost(Protocol::New).await;
+}
+
+async fn nothing_is_lost(protocol: Protocol) {
     show_log();
     let topic = Topic::new(shared().await, PARTITIONS).await;
     let folder = tempfile::tempdir().expect("a folder");
@@ -217,7 +245,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
     let producer = tokio::spawn(producer);
     let watcher = watch(topic.clone(), log.clone(), Arc::clone(&watches));
     let watcher = tokio::spawn(watcher);
-    let mut workers = Vec::from_iter((0..MEMBERS).map(|_| start(&topic, &log)));
+    let mut workers = Vec::from_iter((0..MEMBERS).map(|_| start(&topic, protocol, &log)));
     let mut faults = Vec::new();
     let mut random = Random::new(11);
     let mut progress = Progress::of(&log);
@@ -232,7 +260,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
                 workers[at].kill();
                 let until = now();
                 faults.push(Fault { pid, from, until });
-                workers[at] = start(&topic, &log);
+                workers[at] = start(&topic, protocol, &log);
             }
             1 => {
                 let from = now();
@@ -242,7 +270,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
                 let until = now() + LATE;
                 faults.push(Fault { pid, from, until });
             }
-            2 => workers.push(start(&topic, &log)),
+            2 => workers.push(start(&topic, protocol, &log)),
             _ => workers.swap_remove(at).stop().await,
         }
         until("more is done", async || progress.done() >= before + 300).await;
@@ -262,7 +290,7 @@ async fn nothing_is_lost_or_reordered_when_processes_are_killed_and_stand_still(
         faults,
         committed,
     };
-    println!("{}", account.judge());
+    println!("{protocol:?}: {}", account.judge());
 }
 
 /// The key of each id.
