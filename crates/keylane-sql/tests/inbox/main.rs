@@ -28,6 +28,7 @@ mod sessions;
 mod source;
 mod standby;
 mod store;
+mod throughput;
 mod transactions;
 mod uncommitted;
 mod variables;
