@@ -1,10 +1,10 @@
 //! Wakes a task from outside its runtime.
 //!
 //! A worker of Tokio's multi-threaded runtime waits for timers and sockets while it has nothing to
-//! do, and the other workers sleep. If one task becomes ready then, the worker runs it and wakes
-//! nobody to wait in its place. A task that blocks its thread so stops all timers and sockets of
-//! the runtime, however many workers sleep, until something is woken from outside. That is done
-//! here, by one thread for all runtimes of the process.
+//! do, and the other workers sleep. If one task becomes ready then, the worker runs it and wakes no
+//! other one to wait in its place. If that task blocks its thread, all timers and sockets of the
+//! runtime stop, however many workers sleep, until something is woken from outside. One thread does
+//! that here, for all runtimes of the process.
 
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

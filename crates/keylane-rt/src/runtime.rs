@@ -219,14 +219,14 @@ pub fn spawn_watchdog(runtime: &Handle, watchdog: impl Future<Output = ()> + Sen
     runtime.spawn(watchdog);
 }
 
-/// Wakes nobody: the model has no time.
+/// Wakes no task: the model has no time.
 #[cfg(keylane_shuttle)]
 #[derive(Debug)]
 pub struct Nudge;
 
 #[cfg(keylane_shuttle)]
 impl Nudge {
-    /// Wakes nobody.
+    /// Wakes no task.
     pub fn every(_: &Handle, _: std::time::Duration) -> Self {
         Self
     }

@@ -29,7 +29,7 @@ pub struct Verdict {
     /// The longest time from the sending of a lost message to its fault; zero if all were sent
     /// while a fault was under way.
     pub lost_before: Duration,
-    /// Messages that were done although nobody sent them, or the server had refused them.
+    /// Messages that were done although no producer sent them, or the server had refused them.
     pub invented: Vec<u64>,
     /// Accepted messages of one key of which the first one began, or was done, before the second
     /// one, and was sent after it.

@@ -67,7 +67,7 @@ impl SendError {
         matches!(self, Self::Refused { .. })
     }
 
-    /// Whether the same record may be written if it is sent again, and nobody changes anything.
+    /// Whether the same record may be written if it is sent again, without any other change.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::NotConfirmed { .. })
     }

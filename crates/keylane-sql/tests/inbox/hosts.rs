@@ -1,4 +1,4 @@
-//! An address that names a primary and its standby: a `Database` follows whoever takes writes.
+//! An address that names a primary and its standby: a `Database` follows the one that takes writes.
 
 use std::time::Duration;
 
