@@ -1,6 +1,8 @@
 //! Connections that are lost while nothing is in hand.
 
+use std::future::IntoFuture;
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::time::Duration;
 
 use keylane::OnExhausted;
@@ -123,14 +125,14 @@ async fn a_source_that_is_stopped_while_it_connects_again_gives_back() {
     proxy.delay(Direction::ToServer, Duration::ZERO);
     let held = direct.status().await.unwrap();
     assert_eq!((held.waiting, held.workers.len()), (0, 1));
-    let heals = async {
-        until("it connects to leave", async || {
-            proxy.traffic().accepted > 3
-        })
-        .await;
-        proxy.heal();
+    let mut stop = pin!(intake.stop().into_future());
+    let stats = tokio::select! {
+        stats = &mut stop => stats,
+        () = until("it connects to leave", async || proxy.traffic().accepted > 3) => {
+            proxy.heal();
+            stop.await
+        }
     };
-    let (stats, ()) = tokio::join!(intake.stop(), heals);
     let left = direct.status().await.unwrap();
     assert_eq!((left.waiting, left.workers.len()), (1, 0), "{stats}");
     assert_eq!(logs.at(Level::ERROR), [""; 0]);
