@@ -133,6 +133,16 @@ impl<DB: Server> Connections<DB> {
         lock(&self.checks).is_sound
     }
 
+    /// Returns whether statements stay prepared, as far as is known.
+    pub(crate) fn keeps_statements(&self) -> bool {
+        lock(&self.checks).keeps_statements
+    }
+
+    /// Records whether statements stay prepared.
+    pub(crate) fn set_keeps_statements(&self, keeps: bool) {
+        lock(&self.checks).keeps_statements = keeps;
+    }
+
     /// Judges what a check has read, and warns of settings with which the server loses data.
     pub(crate) fn judge(&self, values: Vec<String>) -> Result<(), SettingError> {
         let judged = judge(DB::VARIABLES, values);
@@ -156,6 +166,8 @@ struct Checks {
     /// A connection was made since.
     is_new: bool,
     is_sound: bool,
+    /// No pooler was found in which prepared statements get lost.
+    keeps_statements: bool,
 }
 
 impl Checks {

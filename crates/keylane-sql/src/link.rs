@@ -53,7 +53,8 @@ impl<DB: Server> Lent<DB> {
         Ok(judged?)
     }
 
-    async fn unchecked(connections: &Connections<DB>) -> Result<Self, SqlError> {
+    /// Lends a connection.
+    pub(crate) async fn unchecked(connections: &Connections<DB>) -> Result<Self, SqlError> {
         let of = connections.clone();
         match of.pool.acquire().await {
             Ok(connection) => Ok(Self {

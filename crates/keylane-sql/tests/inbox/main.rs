@@ -4,6 +4,7 @@
 
 mod accepting;
 mod attempts;
+mod bouncer;
 mod chaos;
 mod clock;
 mod ends;
