@@ -489,7 +489,10 @@ mod tests {
     fn what_runs_as_a_service_is_stopped_after_its_installation() {
         let services = NEEDS.iter().filter_map(|need| need.service);
         let services: Vec<&str> = services.collect();
-        assert_eq!(services, ["postgresql", "pgbouncer", "mariadb", "redis-server"]);
+        assert_eq!(
+            services,
+            ["postgresql", "pgbouncer", "mariadb", "redis-server"]
+        );
     }
 
     #[test]

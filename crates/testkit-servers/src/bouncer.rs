@@ -172,8 +172,7 @@ impl Inner {
 
     /// Writes the files, and gives them to the user of the bouncer.
     fn configure(&self, pooling: Pooling, server: u16) -> Result<(), ServerError> {
-        let (folder, user, password) =
-            (self.folder.path(), Postgres::USER, Postgres::PASSWORD);
+        let (folder, user, password) = (self.folder.path(), Postgres::USER, Postgres::PASSWORD);
         let (users, settings) = (users(folder), settings(folder));
         let pooling = match pooling {
             Pooling::Session => "session",

@@ -174,7 +174,9 @@ async fn is_refused(database: &Database) {
     let refused = [
         database.migrate(&tables).await.err(),
         SqlLeases::open(database, &tables).await.err(),
-        SqlInbox::open(database, &tables, Settings::new()).await.err(),
+        SqlInbox::open(database, &tables, Settings::new())
+            .await
+            .err(),
     ];
     for refused in refused {
         let refused = refused.unwrap();
