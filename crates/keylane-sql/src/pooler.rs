@@ -48,32 +48,52 @@ pub(crate) async fn check(of: &Connections<Postgres>) -> Result<(), OpenError> {
     let options = of.pool.connect_options();
     let asked = timeout(LIMIT, async {
         let mut other = options.connect().await?;
-        let keeps = keeps(lent.get(), &mut other).await?;
+        let sessions = sessions(lent.get(), &mut other).await?;
         other.close().await?;
-        Ok::<_, sqlx::Error>(keeps)
+        Ok::<_, sqlx::Error>(sessions)
     });
     match asked.await {
         // A server or a pooler that has no second connection: nothing is known.
         Err(_) | Ok(Err(_)) => Ok(()),
-        Ok(Ok(keeps)) => {
+        Ok(Ok(sessions)) => {
             lent.end(Ok(()))?;
-            of.set_keeps_statements(keeps);
-            keeps.then_some(()).ok_or(OpenError::SharedSessions)
+            if sessions == Sessions::Mixed {
+                return Err(OpenError::SharedSessions);
+            }
+            of.set_keeps_statements(sessions == Sessions::Tracked);
+            Ok(())
         }
     }
 }
 
-async fn keeps(one: &mut PgConnection, other: &mut PgConnection) -> Result<bool, sqlx::Error> {
+/// What a connection has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sessions {
+    /// One session.
+    Own,
+    /// Any session, in which the pooler prepares its statements.
+    Tracked,
+    /// Any session, with the statements of other clients.
+    Mixed,
+}
+
+async fn sessions(
+    one: &mut PgConnection,
+    other: &mut PgConnection,
+) -> Result<Sessions, sqlx::Error> {
     let first = session(one, SESSION).await?;
     for _ in 0..ROUNDS {
         let others = session(other, KEEP).await?;
         let is_shared = first == others || first != session(one, SESSION).await?;
         sqlx::raw_sql("rollback").execute(&mut *other).await?;
         if is_shared {
-            return Ok(tracks_statements(other).await);
+            return Ok(match tracks_statements(other).await {
+                true => Sessions::Tracked,
+                false => Sessions::Mixed,
+            });
         }
     }
-    Ok(true)
+    Ok(Sessions::Own)
 }
 
 async fn session(

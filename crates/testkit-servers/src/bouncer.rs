@@ -23,8 +23,11 @@ const PROBE_SECONDS: u64 = 10;
 pub enum Pooling {
     /// Until it disconnects.
     Session,
-    /// Until its transaction ends.
+    /// Until its transaction ends. Prepared statements are not tracked.
     Transaction,
+    /// Until its transaction ends. Statements are prepared in each session that needs them:
+    /// [`Bouncer::tracks_statements`].
+    Tracked,
 }
 
 /// A PgBouncer of a test, in front of a [`Postgres`], on a port of the loopback address.
@@ -81,6 +84,18 @@ impl Bouncer {
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+
+    /// Returns whether the installed PgBouncer knows [`Pooling::Tracked`]: 1.21 and newer do.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](ServerError::Missing) if it is not installed.
+    pub fn tracks_statements() -> Result<bool, ServerError> {
+        let shown = run(&find("pgbouncer")?, None, PROBE_SECONDS, |bouncer| {
+            bouncer.arg("--version");
+        })?;
+        Ok(version(&shown) >= Some((1, 21)))
     }
 
     /// Returns the port, on 127.0.0.1. It stays the same for the life of this value.
@@ -174,15 +189,24 @@ impl Inner {
     fn configure(&self, pooling: Pooling, server: u16) -> Result<(), ServerError> {
         let (folder, user, password) = (self.folder.path(), Postgres::USER, Postgres::PASSWORD);
         let (users, settings) = (users(folder), settings(folder));
+        let is_tracked = pooling == Pooling::Tracked;
         let pooling = match pooling {
             Pooling::Session => "session",
-            Pooling::Transaction => "transaction",
+            Pooling::Transaction | Pooling::Tracked => "transaction",
+        };
+        // Older ones refuse the setting.
+        let statements = match Bouncer::tracks_statements()? {
+            true => format!(
+                "max_prepared_statements = {}\n",
+                if is_tracked { 200 } else { 0 }
+            ),
+            false => String::new(),
         };
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={server}\n[pgbouncer]\n\
              listen_addr = 127.0.0.1\nlisten_port = {}\nunix_socket_dir =\n\
              auth_type = scram-sha-256\nauth_file = {}\nadmin_users = {user}\n\
-             pool_mode = {pooling}\ndefault_pool_size = 100\n",
+             pool_mode = {pooling}\ndefault_pool_size = 100\n{statements}",
             self.port,
             users.display(),
         );
@@ -219,10 +243,29 @@ impl Inner {
     }
 }
 
+/// Reads the version from `PgBouncer 1.25.2` and further lines.
+fn version(shown: &str) -> Option<(u32, u32)> {
+    let mut numbers = shown.split_whitespace().nth(1)?.split('.');
+    let mut next = || numbers.next()?.parse().ok();
+    Some((next()?, next()?))
+}
+
 fn users(folder: &Path) -> PathBuf {
     folder.join("users")
 }
 
 fn settings(folder: &Path) -> PathBuf {
     folder.join("bouncer.ini")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_read() {
+        let shown = "PgBouncer 1.18.0\nlibevent 2.1.12-stable\n";
+        assert_eq!(version(shown), Some((1, 18)));
+        assert_eq!(version("PgBouncer"), None);
+    }
 }

@@ -50,13 +50,26 @@ fn in_order(last: u64) -> BTreeMap<u64, Vec<u64>> {
 /// With the default settings of a bouncer: it is not told to ignore a parameter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_session_for_each_client_a_source_handles_all_in_order() {
+    // What is accepted is notified: to ask for it takes too long for this test.
+    handles_all(Pooling::Session, PATIENCE * 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bouncer_that_tracks_statements_may_share_sessions() {
+    if Bouncer::tracks_statements().unwrap() {
+        handles_all(Pooling::Tracked, Duration::from_millis(250)).await;
+    } else {
+        println!("not run: this PgBouncer is older than 1.21");
+    }
+}
+
+async fn handles_all(pooling: Pooling, poll: Duration) {
     const MESSAGES: u64 = 200;
-    let (_server, bouncer, place) = start(Pooling::Session).await;
+    let (_server, bouncer, place) = start(pooling).await;
     let address = place.address_by(bouncer.port());
     let log = Log::default();
     let mut work = Work::new();
-    // What is accepted is notified: to ask for it takes too long for this test.
-    work.source = work.source.poll(PATIENCE * 10);
+    work.source = work.source.poll(poll);
     let workers = [
         Worker::start(&address, 0, &log, work.clone()).await,
         Worker::start(&address, 1, &log, work).await,
