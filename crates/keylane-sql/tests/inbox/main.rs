@@ -34,6 +34,9 @@ mod transactions;
 mod uncommitted;
 mod variables;
 
+#[path = "../../../keylane-inbox/tests/support/raw.rs"]
+mod raw;
+
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of leases")]
 mod support;
