@@ -1,0 +1,9 @@
+//! ZooKeeper: leases, elections and fenced writes, on real servers.
+//!
+//! The servers must be installed: `cargo xtask setup`.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(target_os = "linux")]
+
+mod conformance;
+mod support;
