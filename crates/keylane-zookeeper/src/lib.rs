@@ -17,6 +17,9 @@ pub use server::ZooKeeper;
 mod leases;
 pub use leases::ZooKeeperLeases;
 
+mod fence;
+pub use fence::{Fenced, FencedError, Refusal};
+
 mod book;
 mod error;
 mod link;

@@ -6,4 +6,6 @@
 #![cfg(target_os = "linux")]
 
 mod conformance;
+mod fencing;
+mod holding;
 mod support;
