@@ -28,7 +28,7 @@ pub(crate) enum Due {
     /// The two nodes of a grant of this key.
     Grant(u64, Bytes),
     /// The node of a candidate, by its path.
-    Candidate(u64, String),
+    Candidate(String),
 }
 
 /// The leases and candidates of one session. Nothing in it outlives the session.
@@ -37,7 +37,8 @@ pub(crate) struct Book {
     grants: Timetable<Grant>,
     /// The last grant of each key.
     granted: HashMap<Bytes, u64>,
-    candidates: Timetable<String>,
+    /// Until when each candidate stays, by the path of its node: there are few.
+    candidates: HashMap<String, Instant>,
 }
 
 impl Book {
@@ -45,7 +46,7 @@ impl Book {
         Self {
             grants: Timetable::new(),
             granted: HashMap::new(),
-            candidates: Timetable::new(),
+            candidates: HashMap::new(),
         }
     }
 
@@ -147,16 +148,13 @@ impl Book {
     }
 
     /// Keeps a candidate until then.
-    pub(crate) fn candidate(&mut self, number: u64, path: String, ends_at: Instant) {
-        match self.candidates.get(number) {
-            Some(_) => self.candidates.move_to(number, ends_at),
-            None => self.candidates.insert(number, ends_at, path),
-        }
+    pub(crate) fn candidate(&mut self, path: String, ends_at: Instant) {
+        self.candidates.insert(path, ends_at);
     }
 
     /// Forgets a candidate whose node is gone.
-    pub(crate) fn forget_candidate(&mut self, number: u64) {
-        self.candidates.remove(number);
+    pub(crate) fn forget_candidate(&mut self, path: &str) {
+        self.candidates.remove(path);
     }
 
     /// Returns what is to be removed now. It is due again a little later, unless it is forgotten.
@@ -169,19 +167,18 @@ impl Book {
                 due.push(Due::Grant(number, grant.key.clone()));
             }
         }
-        for number in self.candidates.due(now) {
-            self.candidates.move_to(number, now + AGAIN);
-            if let Some((_, path)) = self.candidates.get(number) {
-                due.push(Due::Candidate(number, path.clone()));
-            }
+        let candidates = self.candidates.iter_mut();
+        for (path, ends_at) in candidates.filter(|(_, ends_at)| **ends_at <= now) {
+            *ends_at = now + AGAIN;
+            due.push(Due::Candidate(path.clone()));
         }
         due
     }
 
     /// Returns when something is due.
     pub(crate) fn first(&self) -> Option<Instant> {
-        let firsts = [self.grants.first(), self.candidates.first()];
-        firsts.into_iter().flatten().min()
+        let candidates = self.candidates.values().copied();
+        candidates.chain(self.grants.first()).min()
     }
 }
 
@@ -250,6 +247,19 @@ mod tests {
         assert!(!scene.book.keep(2, late, five));
         let over = scene.book.find(&scene.owner, &KEY.into(), Token(2));
         assert_eq!(over, Some((2, true)));
+    }
+
+    #[test]
+    fn a_candidate_that_is_not_kept_is_due() {
+        let mut scene = Scene::new();
+        let (five, ten, late) = (scene.at(5), scene.at(10), scene.at(20));
+        scene.book.candidate("/a".to_owned(), five);
+        assert_eq!(scene.book.first(), Some(five));
+        scene.book.candidate("/a".to_owned(), ten);
+        assert_eq!(scene.book.due(five), []);
+        assert_eq!(scene.book.due(ten), [Due::Candidate("/a".to_owned())]);
+        scene.book.forget_candidate("/a");
+        assert_eq!(scene.book.due(late), []);
     }
 
     #[test]

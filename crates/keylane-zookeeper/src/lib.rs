@@ -20,6 +20,8 @@ pub use leases::ZooKeeperLeases;
 mod fence;
 pub use fence::{Fenced, FencedError, Refusal};
 
+mod elections;
+
 mod book;
 mod error;
 mod link;
@@ -29,3 +31,4 @@ mod timetable;
 mod worker;
 
 pub use keylane_connector::ConfigError;
+pub use keylane_leader::ElectionStore;

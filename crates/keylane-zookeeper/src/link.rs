@@ -56,10 +56,6 @@ impl Link {
         }
     }
 
-    pub(crate) fn paths(&self) -> &Paths {
-        &self.paths
-    }
-
     /// Returns the session. Opens one if there is none, or if the last one is lost; several calls
     /// at a time open one. If this is dropped, the session is opened all the same.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {

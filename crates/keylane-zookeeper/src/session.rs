@@ -235,9 +235,9 @@ impl Session {
         let removed = due.into_iter().map(|due| async move {
             match due {
                 Due::Grant(number, key) => self.remove_grant(number, &key).await,
-                Due::Candidate(number, path) => {
+                Due::Candidate(path) => {
                     self.remove(&path).await?;
-                    self.book().forget_candidate(number);
+                    self.book().forget_candidate(&path);
                     Ok(())
                 }
             }

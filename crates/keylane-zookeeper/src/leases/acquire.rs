@@ -126,6 +126,7 @@ fn ask<'a>(
         owner: owner.to_string(),
         guard,
         ttl: wish.ttl,
+        session: session.timeout(),
     };
     let options = CreateMode::Ephemeral.with_acls(session.acls());
     let mut writer = session.client.new_multi_writer();
@@ -203,7 +204,7 @@ fn decide(
     match (node.is_ours, data.guard == guard) {
         (true, true) => Step::Granted(node.token),
         (false, true) => Step::Replaced,
-        (false, false) => Step::Taken(data.ttl.max(BUSY)),
+        (false, false) => Step::Taken(data.longest()),
         (true, false) if data.owner == owner => Step::Again(Some(data.guard)),
         (true, false) => match remaining(&data.guard) {
             Some(remaining) => Step::Taken(remaining),
@@ -233,6 +234,7 @@ mod tests {
             owner: owner.to_owned(),
             guard: guard.to_owned(),
             ttl: TTL,
+            session: TTL * 3,
         };
         Some(Node {
             data: Some(data),
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(replaced, Step::Replaced);
         // A node of an earlier session of the same owner is as any other.
         let earlier = step(Made::Exists, node("old", "me", false));
-        assert_eq!(earlier, Step::Taken(TTL));
+        assert_eq!(earlier, Step::Taken(TTL * 3));
     }
 
     #[test]

@@ -16,13 +16,13 @@ mod data;
 mod hold;
 
 use std::fmt;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use keylane_connector::ConfigError;
 use keylane_leases::LeaseStore;
 use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, Owner, Wish};
+use tokio::sync::Mutex;
 
 pub(crate) use self::data::LeaseData;
 use crate::link::Link;
@@ -86,7 +86,9 @@ use crate::server::{ZooKeeper, root};
 /// # }
 /// ```
 pub struct ZooKeeperLeases {
-    pub(crate) link: Arc<Link>,
+    pub(crate) link: Link,
+    /// Held while a candidate enters an election.
+    pub(crate) entering: Mutex<()>,
 }
 
 impl ZooKeeperLeases {
@@ -100,7 +102,8 @@ impl ZooKeeperLeases {
     pub fn open(zookeeper: &ZooKeeper, root: impl Into<String>) -> Result<Self, ConfigError> {
         let root = self::root(root)?;
         Ok(Self {
-            link: Arc::new(Link::new(zookeeper.clone(), root)),
+            link: Link::new(zookeeper.clone(), root),
+            entering: Mutex::new(()),
         })
     }
 }
@@ -124,6 +127,6 @@ impl fmt::Debug for ZooKeeperLeases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZooKeeperLeases")
             .field("link", &self.link)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

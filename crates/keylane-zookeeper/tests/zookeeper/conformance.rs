@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use keylane_leases::conformance;
+use keylane_leader::conformance as elections;
+use keylane_leases::conformance as leases;
 
 use crate::support::{new_root, shared, store};
 
@@ -12,5 +13,12 @@ const LONG: Duration = Duration::from_secs(1_000);
 #[tokio::test]
 async fn leases_conform() {
     let server = shared().await;
-    conformance::check(store(&server.hosts(), &new_root(), LONG)).await;
+    leases::check(store(&server.hosts(), &new_root(), LONG)).await;
+}
+
+#[tokio::test]
+async fn elections_conform() {
+    let server = shared().await;
+    let store = store(&server.hosts(), &new_root(), LONG);
+    elections::check(store, elections::SHORTEST).await;
 }
