@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, Shared};
 use keylane_leases::Owner;
 use keylane_leases::error::StoreError;
 use tokio::time::timeout;
-use zookeeper_client::{CreateMode, Error};
+use zookeeper_client::{Client, CreateMode, Error};
 
 use crate::error::{store, words};
 use crate::names::Paths;
@@ -18,8 +18,11 @@ use crate::server::ZooKeeper;
 use crate::session::{Session, sweep};
 use crate::worker::Worker;
 
-/// How long it may take to open a session.
-const OPENING: Duration = Duration::from_secs(10);
+/// How long it may take to open a session: an election of the servers takes some seconds.
+const OPENING: Duration = Duration::from_secs(15);
+
+/// The pause after no server has answered.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The sessions of a store, one after the other.
 pub(crate) struct Link {
@@ -123,15 +126,7 @@ async fn open(
     paths: Arc<Paths>,
     highest: Arc<AtomicI64>,
 ) -> Result<Arc<Session>, StoreError> {
-    let connected = timeout(OPENING, settings.connector().connect(settings.hosts())).await;
-    let client = match connected {
-        Ok(Ok(client)) => client,
-        Ok(Err(error)) => return Err(unreachable(&settings, &words(&error))),
-        Err(_) => {
-            let silent = format!("no server has answered within {OPENING:?}");
-            return Err(unreachable(&settings, &silent));
-        }
-    };
+    let client = connect(&settings).await?;
     let before = highest.load(Ordering::Relaxed);
     let session = Arc::new(Session::new(client, &settings, paths, highest));
     let prepared = timeout(OPENING, prepare(&session, before)).await;
@@ -145,9 +140,24 @@ async fn open(
     Ok(session)
 }
 
-fn unreachable(settings: &ZooKeeper, why: &str) -> StoreError {
-    let hosts = settings.hosts();
-    StoreError::new(format!("cannot connect to `{hosts}`: {why}"))
+/// Asks all servers, again and again. The client itself would wait twice as long each time.
+async fn connect(settings: &ZooKeeper) -> Result<Client, StoreError> {
+    let mut why = format!("no server has answered within {OPENING:?}");
+    let connects = async {
+        loop {
+            match settings.connector().connect(settings.hosts()).await {
+                Ok(client) => return Ok(client),
+                Err(error @ Error::AuthFailed) => return Err(words(&error)),
+                Err(error) => why = words(&error),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let connected = timeout(OPENING, connects).await;
+    connected.unwrap_or(Err(why)).map_err(|why| {
+        let hosts = settings.hosts();
+        StoreError::new(format!("cannot connect to `{hosts}`: {why}"))
+    })
 }
 
 /// Makes what the nodes of a session are below, and the first one.

@@ -14,7 +14,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// The longest time for which a connection may be silent.
-const SILENCE: Duration = Duration::from_secs(10);
+const SILENCE: Duration = Duration::from_secs(4);
 
 /// The servers of an ensemble, and the settings of the sessions with it.
 ///
@@ -143,10 +143,12 @@ impl ZooKeeper {
         }
     }
 
+    /// Returns what connects once to each server, until one answers.
     pub(crate) fn connector(&self) -> Connector {
         let silence = (self.session_timeout * 2 / 5).min(SILENCE);
         let connector = Client::connector()
             .with_session_timeout(self.session_timeout)
+            .with_fail_eagerly()
             // The client sends something at least every half of this.
             .with_connection_timeout(silence);
         match &self.user {

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use futures::future::select_all;
-use keylane_leader::store::{CandidateId, Election};
+use keylane_leader::store::{CandidateId, Election, Holder};
 use keylane_leases::Token;
 use keylane_leases::error::StoreError;
 use zookeeper_client::OneshotWatcher;
 
-use super::View;
 use super::lineup::Watches;
+use super::view::View;
 use crate::error::store;
 use crate::session::Session;
 
@@ -86,9 +86,8 @@ fn is_changed(
     watches: &Watches,
     seen: &Election,
 ) -> bool {
-    let token = |holder: &Option<keylane_leader::store::Holder>| -> Option<Token> {
-        holder.as_ref().map(|holder| holder.token)
-    };
+    let token =
+        |holder: &Option<Holder>| -> Option<Token> { holder.as_ref().map(|holder| holder.token) };
     let next = view.lineup.next().map(|next| &next.id);
     // It has become the next one, or is no longer.
     let is_next = |next: Option<&CandidateId>| candidate.is_some() && next == candidate;

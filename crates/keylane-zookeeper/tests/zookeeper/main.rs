@@ -6,6 +6,8 @@
 #![cfg(target_os = "linux")]
 
 mod conformance;
+mod elections;
+mod faults;
 mod fencing;
 mod holding;
 mod support;
