@@ -9,8 +9,9 @@ use keylane_leader::store::{CandidateId, Election, Entry, Stage, TermRecord};
 use keylane_testkit::scenario::{until, until_async};
 use keylane_zookeeper::{ElectionStore, ZooKeeperLeases};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use crate::support::{Process, TIMEOUT, client, new_root, shared, store};
+use crate::support::{PATIENCE, Process, TIMEOUT, client, new_root, shared, store};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -101,14 +102,12 @@ async fn a_change_wakes_one_of_fifty() {
     is_one("a leader that leaves", COUNT).await;
     leader.release("billing", token).await;
     is_one("a free lease", COUNT).await;
-    // One in the middle: only the one behind it has a new one before it. It has not returned, and
-    // waits for another node. The task of the one that has left waits for all that happens.
     waiting.abort_all();
 }
 
 /// The first of those that wait leaves, again and again: the next one alone hears of it.
 #[tokio::test]
-async fn whoever_leaves_wakes_the_one_behind() {
+async fn a_candidate_that_leaves_wakes_the_one_behind() {
     const COUNT: usize = 20;
     let server = testkit_servers::ZooKeeper::start().await.unwrap();
     let (hosts, root) = (server.hosts(), new_root());
@@ -129,8 +128,9 @@ async fn whoever_leaves_wakes_the_one_behind() {
             woken.fetch_add(1, Ordering::SeqCst);
         });
     }
-    let waits = |count: usize| 2 * count;
-    let all = waits(COUNT - 1) - shared_watches(COUNT - 1);
+    // Its own node and the one before it; in one session a node has one watch, however many wait
+    // for it, and each but the last one has another behind it.
+    let all = 2 * (COUNT - 1) - (COUNT - 2);
     until_async("all wait", async || watches(&server).await == all).await;
     for (gone, name) in names.iter().enumerate().take(COUNT - 1) {
         here.withdraw(&"billing".into(), &id(name)).await.unwrap();
@@ -142,12 +142,6 @@ async fn whoever_leaves_wakes_the_one_behind() {
         ended.unwrap();
     }
     until_async("no watch is left", async || watches(&server).await == 0).await;
-}
-
-/// In one session a node has one watch, however many wait for it: the own one of each and the one
-/// that the next has on it, except for the last.
-fn shared_watches(waiting: usize) -> usize {
-    waiting - 1
 }
 
 #[tokio::test]
@@ -171,7 +165,7 @@ async fn a_chosen_candidate_is_woken_wherever_it_stands() {
         stage: Stage::Leaving(Some(id("d"))),
     };
     here.record(&key, &term).await.unwrap();
-    waits.await.unwrap().unwrap();
+    timeout(PATIENCE, waits).await.unwrap().unwrap().unwrap();
     assert_eq!(next(&there).await, Some(id("d")));
     // When it leaves, the first one is next again, and hears of it.
     let seen = here.look(&key).await.unwrap();
@@ -180,7 +174,7 @@ async fn a_chosen_candidate_is_woken_wherever_it_stands() {
         async move { here.changed(&key, Some(&id("a")), &seen).await }
     });
     there.withdraw(&key, &id("d")).await.unwrap();
-    waits.await.unwrap().unwrap();
+    timeout(PATIENCE, waits).await.unwrap().unwrap().unwrap();
     assert_eq!(next(&here).await, Some(id("a")));
 }
 

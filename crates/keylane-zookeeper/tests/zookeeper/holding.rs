@@ -15,6 +15,9 @@ use zookeeper_client::Error;
 
 use crate::support::{PATIENCE, Process, TICK, TIMEOUT, TTL, client, new_root, shared, store};
 
+/// A session that no test waits for.
+const LONG: Duration = Duration::from_secs(1_000);
+
 #[tokio::test]
 async fn a_lease_that_would_outlast_its_session_is_refused_with_what_to_set() {
     let server = shared().await;
@@ -35,9 +38,8 @@ async fn what_is_dropped_leaves_nothing_and_frees_its_leases_at_once() {
     let server = shared().await;
     let (hosts, root) = (server.hosts(), new_root());
     let observer = client(&hosts).await;
-    let long = Duration::from_secs(600);
-    let here = store(&hosts, &root, Duration::from_secs(1_000));
-    let wishes = [Wish::new("key", long)];
+    let here = store(&hosts, &root, LONG);
+    let wishes = [Wish::new("key", LONG / 2)];
     here.acquire(&Owner::random(), &wishes).await.unwrap();
     let names = async |folder: &str| {
         let path = format!("{root}/{folder}");
@@ -56,7 +58,7 @@ async fn what_is_dropped_leaves_nothing_and_frees_its_leases_at_once() {
 async fn a_lease_whose_answer_was_dropped_runs_out() {
     let server = shared().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let (here, there) = (store(&hosts, &root, PATIENCE), Process::new(&hosts, &root));
+    let (here, there) = (store(&hosts, &root, LONG), Process::new(&hosts, &root));
     let observer = client(&hosts).await;
     let owner = Owner::random();
     here.acquire(&owner, &[Wish::new("first", TTL)])
