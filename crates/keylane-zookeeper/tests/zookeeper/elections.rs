@@ -146,7 +146,7 @@ async fn a_candidate_that_leaves_wakes_the_one_behind() {
 
 #[tokio::test]
 async fn a_chosen_candidate_is_woken_wherever_it_stands() {
-    let server = shared().await;
+    let server = testkit_servers::ZooKeeper::start().await.unwrap();
     let (hosts, root) = (server.hosts(), new_root());
     let here = store(&hosts, &root, TIMEOUT);
     let there = store(&hosts, &root, TIMEOUT);
@@ -159,6 +159,8 @@ async fn a_chosen_candidate_is_woken_wherever_it_stands() {
         let (there, key) = (Arc::clone(&there), key.clone());
         async move { there.changed(&key, Some(&id("d")), &seen).await }
     });
+    // Its own node, and the one before it.
+    until_async("it waits", async || watches(&server).await == 2).await;
     let term = TermRecord {
         token: keylane_leases::Token(7),
         leader: id("x"),
@@ -173,6 +175,8 @@ async fn a_chosen_candidate_is_woken_wherever_it_stands() {
         let (here, key) = (Arc::clone(&here), key.clone());
         async move { here.changed(&key, Some(&id("a")), &seen).await }
     });
+    // Its own node, the record, and the chosen one.
+    until_async("it waits", async || watches(&server).await == 3).await;
     there.withdraw(&key, &id("d")).await.unwrap();
     timeout(PATIENCE, waits).await.unwrap().unwrap().unwrap();
     assert_eq!(next(&here).await, Some(id("a")));

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(target_os = "linux")]
 
+mod closed;
 mod conformance;
 mod elections;
 mod faults;
