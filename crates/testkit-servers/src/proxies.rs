@@ -1,6 +1,6 @@
 //! The proxies of a server of several nodes.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -21,6 +21,16 @@ impl Proxies {
     /// Starts proxies in front of these ports. Not inside a runtime that runs other tasks on this
     /// thread.
     pub(crate) fn to(ports: impl IntoIterator<Item = u16>) -> Result<Self, ServerError> {
+        Self::at(ports.into_iter().map(|port| {
+            let (any, target) = ((Ipv4Addr::LOCALHOST, 0), (Ipv4Addr::LOCALHOST, port));
+            (any.into(), target.into())
+        }))
+    }
+
+    /// Starts proxies that listen on the first of these addresses each, in front of the second.
+    pub(crate) fn at(
+        addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>,
+    ) -> Result<Self, ServerError> {
         let system = || ServerError::system("start the proxies of the server");
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -29,8 +39,8 @@ impl Proxies {
             .enable_time()
             .build()
             .map_err(system())?;
-        let proxy = |port| runtime.block_on(Proxy::to((Ipv4Addr::LOCALHOST, port).into()));
-        let proxies = ports.into_iter().map(proxy);
+        let proxy = |(addr, target)| runtime.block_on(Proxy::at(addr, target));
+        let proxies = addresses.into_iter().map(proxy);
         let proxies = proxies.collect::<Result<_, _>>().map_err(system())?;
         Ok(Self {
             proxies,

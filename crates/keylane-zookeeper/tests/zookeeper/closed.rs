@@ -2,12 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
-use keylane_leases::Owner;
 use keylane_testkit::scenario::until_async as until;
 
-use crate::support::{Process, client, new_root, shared, store};
+use crate::support::{Process, client, new_root, shared};
 
 /// Closes a session. The server gives a session to every client that knows its password, and makes
 /// the password from the id. The session's own client may take it back before it is closed.
@@ -47,12 +45,8 @@ fn password(session: i64) -> Vec<u8> {
 async fn a_session_that_is_closed_is_made_anew_without_its_leases() {
     let server = shared().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let there = Process::new(&hosts, &root);
-    // It does not end by itself.
-    let here = Process {
-        store: store(&hosts, &root, Duration::from_secs(1_000)),
-        owner: Owner::random(),
-    };
+    // None of their sessions ends by itself.
+    let (here, there) = (Process::new(&hosts, &root), Process::new(&hosts, &root));
     let observer = client(&hosts).await;
     let older = here.granted("key").await;
     let path = format!("{root}/leases/kkey");

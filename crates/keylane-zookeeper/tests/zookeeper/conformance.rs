@@ -1,14 +1,9 @@
 //! The conformance suites.
 
-use std::time::Duration;
-
 use keylane_leader::conformance as elections;
 use keylane_leases::conformance as leases;
 
-use crate::support::{new_root, shared, store};
-
-/// The suite leases for ten minutes.
-const LONG: Duration = Duration::from_secs(1_000);
+use crate::support::{LONG, new_root, shared, store};
 
 #[tokio::test]
 async fn leases_conform() {

@@ -11,9 +11,7 @@ use keylane_zookeeper::{ElectionStore, ZooKeeperLeases};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, Process, TIMEOUT, client, new_root, shared, store};
-
-const LONG: Duration = Duration::from_secs(600);
+use crate::support::{LONG, PATIENCE, Process, client, new_root, own, shared, store};
 
 fn id(name: &str) -> CandidateId {
     CandidateId::new(name).unwrap()
@@ -48,9 +46,9 @@ async fn watches(server: &testkit_servers::ZooKeeper) -> usize {
 #[tokio::test]
 async fn a_change_wakes_one_of_fifty() {
     const COUNT: usize = 50;
-    let server = testkit_servers::ZooKeeper::start().await.unwrap();
+    let server = own().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let stores = Vec::from_iter((0..5).map(|_| store(&hosts, &root, TIMEOUT)));
+    let stores = Vec::from_iter((0..5).map(|_| store(&hosts, &root, LONG)));
     let leader = Process::new(&hosts, &root);
     let token = leader.granted("billing").await;
     let woken = Arc::new(AtomicUsize::new(0));
@@ -109,9 +107,9 @@ async fn a_change_wakes_one_of_fifty() {
 #[tokio::test]
 async fn a_candidate_that_leaves_wakes_the_one_behind() {
     const COUNT: usize = 20;
-    let server = testkit_servers::ZooKeeper::start().await.unwrap();
+    let server = own().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let here = store(&hosts, &root, TIMEOUT);
+    let here = store(&hosts, &root, LONG);
     let names = Vec::from_iter((0..COUNT).map(|n| format!("candidate-{n:02}")));
     let mut seen = Vec::new();
     for name in &names {
@@ -146,10 +144,10 @@ async fn a_candidate_that_leaves_wakes_the_one_behind() {
 
 #[tokio::test]
 async fn a_chosen_candidate_is_woken_wherever_it_stands() {
-    let server = testkit_servers::ZooKeeper::start().await.unwrap();
+    let server = own().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let here = store(&hosts, &root, TIMEOUT);
-    let there = store(&hosts, &root, TIMEOUT);
+    let here = store(&hosts, &root, LONG);
+    let there = store(&hosts, &root, LONG);
     let key = Bytes::from_static(b"billing");
     for name in ["a", "b", "c"] {
         enter(&here, name).await;
@@ -186,7 +184,7 @@ async fn a_chosen_candidate_is_woken_wherever_it_stands() {
 #[tokio::test]
 async fn a_silent_candidate_of_a_live_session_is_removed() {
     let server = shared().await;
-    let here = store(&server.hosts(), &new_root(), Duration::from_secs(1_000));
+    let here = store(&server.hosts(), &new_root(), LONG);
     let key = Bytes::from_static(b"billing");
     let short = Duration::from_millis(500);
     here.enter(&key, &entry("a"), short).await.unwrap();
@@ -200,7 +198,7 @@ async fn a_silent_candidate_of_a_live_session_is_removed() {
 async fn a_candidate_of_a_lost_session_is_no_own_one() {
     let server = shared().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let (before, now) = (store(&hosts, &root, TIMEOUT), store(&hosts, &root, TIMEOUT));
+    let (before, now) = (store(&hosts, &root, LONG), store(&hosts, &root, LONG));
     let observer = client(&hosts).await;
     enter(&before, "a").await;
     enter(&now, "b").await;
@@ -216,7 +214,7 @@ async fn a_candidate_of_a_lost_session_is_no_own_one() {
     now.withdraw(&"billing".into(), &id("b")).await.unwrap();
     assert_eq!(next(&now).await, Some(id("a")));
     // The leader of a term is no candidate, with any session.
-    let again = store(&hosts, &root, TIMEOUT);
+    let again = store(&hosts, &root, LONG);
     enter(&again, "a").await;
     let term = TermRecord {
         token: keylane_leases::Token(7),

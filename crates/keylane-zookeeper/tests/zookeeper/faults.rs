@@ -7,33 +7,17 @@ use keylane_leases::error::AcquireError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
 use keylane_testkit::scenario::until_async as until;
 use keylane_zookeeper::ElectionStore;
-use testkit_servers::ZooKeeper;
 use testkit_servers::zookeeper::Mode;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{PATIENCE, Process, TICK, TIMEOUT, TTL, new_root, store};
-
-/// A session that outlasts a restart, also on a machine that is busy.
-const LASTING: Duration = Duration::from_secs(60);
-
-async fn server() -> ZooKeeper {
-    ensemble(1).await
-}
-
-async fn ensemble(servers: usize) -> ZooKeeper {
-    let builder = ZooKeeper::builder().servers(servers).tick(TICK);
-    let builder = builder.property("maxSessionTimeout", "2000000");
-    // A server that is cut off goes on for so many ticks: longer than a lease, and as long as a
-    // session.
-    builder.property("syncLimit", "20").start().await.unwrap()
-}
+use crate::support::{LONG, PATIENCE, Process, TIMEOUT, TTL, ensemble, new_root, own, store};
 
 /// The session ends at the server while its process cannot reach it.
 #[tokio::test]
 async fn a_lease_of_an_expired_session_is_lost_and_the_next_one_is_not_touched() {
-    let server = server().await;
+    let server = own().await;
     let root = new_root();
-    let here = Process::new(&server.proxied(), &root);
+    let here = Process::brief(&server.proxied(), &root);
     let there = Process::new(&server.hosts(), &root);
     let older = here.granted("key").await;
     assert!(there.is_taken("key").await);
@@ -56,7 +40,7 @@ async fn a_lease_of_an_expired_session_is_lost_and_the_next_one_is_not_touched()
 /// The holder knows the end of its lease before another one gets it.
 #[tokio::test]
 async fn a_holder_without_a_network_gives_up_first() {
-    let server = server().await;
+    let server = own().await;
     let root = new_root();
     let open = |hosts: &str| Leases::open(store(hosts, &root, TIMEOUT)).unwrap();
     let (here, there) = (open(&server.proxied()), open(&server.hosts()));
@@ -76,13 +60,10 @@ async fn a_holder_without_a_network_gives_up_first() {
 /// process has the same owner as the one whose session is about to end.
 #[tokio::test]
 async fn a_node_of_a_dead_session_of_the_same_owner_is_another_holder() {
-    let server = server().await;
+    let server = own().await;
     let root = new_root();
-    let before = Process::new(&server.proxied(), &root);
-    let now = Process {
-        store: store(&server.hosts(), &root, TIMEOUT),
-        owner: before.owner.clone(),
-    };
+    let before = Process::brief(&server.proxied(), &root);
+    let now = Process::new(&server.hosts(), &root).owned_by(&before.owner);
     let older = before.granted("key").await;
     server.proxy(0).cut();
     assert!(now.is_taken("key").await);
@@ -96,10 +77,10 @@ async fn a_node_of_a_dead_session_of_the_same_owner_is_another_holder() {
 
 #[tokio::test]
 async fn a_lease_outlives_a_restart_of_the_server() {
-    let server = server().await;
+    let server = own().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let (here, there) = (store(&hosts, &root, LASTING), Process::new(&hosts, &root));
-    let (owner, ttl) = (Owner::random(), LASTING / 2);
+    let (here, there) = (store(&hosts, &root, LONG), Process::new(&hosts, &root));
+    let (owner, ttl) = (Owner::random(), LONG / 2);
     let wishes = [Wish::new("key", ttl)];
     let answers = here.acquire(&owner, &wishes).await.unwrap();
     let Answer::Granted(token) = answers[0] else {
@@ -130,16 +111,16 @@ async fn leases_outlive_their_leader() {
     let server = ensemble(3).await;
     let (hosts, root) = (server.hosts(), new_root());
     let open = |timeout| Leases::open(store(&hosts, &root, timeout)).unwrap();
-    let (here, there) = (open(LASTING), open(LASTING));
-    let lease = here.acquire("key", LASTING / 2).await.unwrap();
+    let (here, there) = (open(LONG), open(LONG));
+    let lease = here.acquire("key", LONG / 2).await.unwrap();
     let mut last = lease.token();
     for round in 0..2 {
         let key = format!("key-{round}");
-        let ended = here.acquire(key.clone(), LASTING / 2).await.unwrap();
+        let ended = here.acquire(key.clone(), LONG / 2).await.unwrap();
         let leader = server.leader().await.expect("one of them leads");
         server.kill(leader).await.unwrap();
         until("it is taken", async || {
-            match there.try_acquire("key", LASTING / 2).await {
+            match there.try_acquire("key", LONG / 2).await {
                 Err(AcquireError::Taken { .. }) => true,
                 Err(_) => false,
                 Ok(_) => panic!("granted twice"),
@@ -147,7 +128,7 @@ async fn leases_outlive_their_leader() {
         })
         .await;
         ended.release().await;
-        let next = timeout(PATIENCE, there.acquire(key, LASTING / 2))
+        let next = timeout(PATIENCE, there.acquire(key, LONG / 2))
             .await
             .unwrap();
         let next = next.unwrap().token();
@@ -183,7 +164,7 @@ async fn cut_off_with_its_holder(mode: Mode) {
     let others = (0..3).filter(|other| *other != cut_off);
     let others = Vec::from_iter(others.map(|other| server.host(other))).join(",");
     let root = new_root();
-    let here = Process::new(&server.host(cut_off), &root);
+    let here = Process::brief(&server.host(cut_off), &root);
     let there = Process::new(&others, &root);
     let token = here.granted("key").await;
     assert_eq!(here.renew("key", token).await, Some(true));
@@ -226,9 +207,9 @@ async fn cut_off_with_its_holder(mode: Mode) {
 /// not, but there is one holder.
 #[tokio::test]
 async fn a_server_that_stood_still_has_one_holder() {
-    let server = server().await;
+    let server = own().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let (here, there) = (Process::new(&hosts, &root), Process::new(&hosts, &root));
+    let (here, there) = (Process::brief(&hosts, &root), Process::new(&hosts, &root));
     let older = here.granted("key").await;
     server.pause(0).await.unwrap();
     sleep(TIMEOUT + TIMEOUT / 2).await;
@@ -246,9 +227,9 @@ async fn a_server_that_stood_still_has_one_holder() {
 /// last ones says so, in the history of the store, to all processes.
 #[tokio::test]
 async fn a_restored_backup_repeats_tokens_and_changes_the_history() {
-    let server = server().await;
+    let server = own().await;
     let (hosts, root) = (server.hosts(), new_root());
-    let (here, there) = (Process::new(&hosts, &root), Process::new(&hosts, &root));
+    let (here, there) = (Process::brief(&hosts, &root), Process::brief(&hosts, &root));
     let first = here.granted("key").await;
     here.release("key", first).await;
     let history = there.store.history().await.unwrap();
@@ -267,7 +248,7 @@ async fn a_restored_backup_repeats_tokens_and_changes_the_history() {
     server.restore(0, &backup).await.unwrap();
     server.start_again(0).await.unwrap();
     // One that has seen nothing of it.
-    let new = Process::new(&hosts, &root);
+    let new = Process::brief(&hosts, &root);
     let repeated = new.granted_at_last("key").await;
     assert!(repeated > first && repeated < last, "{repeated}, {last}");
     until("it is noticed", async || {

@@ -13,10 +13,9 @@ use keylane_zookeeper::{ZooKeeper, ZooKeeperLeases};
 use tokio::time::timeout;
 use zookeeper_client::Error;
 
-use crate::support::{PATIENCE, Process, TICK, TIMEOUT, TTL, client, new_root, shared, store};
-
-/// A session that no test waits for.
-const LONG: Duration = Duration::from_secs(1_000);
+use crate::support::{
+    LONG, PATIENCE, Process, TICK, TIMEOUT, TTL, client, new_root, shared, store,
+};
 
 #[tokio::test]
 async fn a_lease_that_would_outlast_its_session_is_refused_with_what_to_set() {

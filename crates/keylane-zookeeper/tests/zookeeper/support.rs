@@ -14,25 +14,38 @@ use zookeeper_client::{Acls, Client, CreateMode};
 /// The tick of the servers of the kit.
 pub(crate) const TICK: Duration = Duration::from_millis(200);
 
-/// The session time-out of most tests: the longest that servers of this tick accept.
+/// The time-out of a session whose end a test waits for.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A time to live that fits into it.
 pub(crate) const TTL: Duration = Duration::from_millis(2_500);
+
+/// The time-out of a session that ends in no test.
+pub(crate) const LONG: Duration = Duration::from_secs(1_000);
 
 /// How long something may take on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 static SHARED: OnceCell<testkit_servers::ZooKeeper> = OnceCell::const_new();
 
-/// The server that tests share which do not disturb it. Its sessions can be long.
+/// The server that tests share which do not disturb it.
 pub(crate) async fn shared() -> &'static testkit_servers::ZooKeeper {
-    let start = || async {
-        let builder = testkit_servers::ZooKeeper::builder();
-        let long = builder.tick(TICK).property("maxSessionTimeout", "2000000");
-        long.start().await.unwrap()
-    };
-    SHARED.get_or_init(start).await
+    SHARED.get_or_init(own).await
+}
+
+/// A server for one test.
+pub(crate) async fn own() -> testkit_servers::ZooKeeper {
+    ensemble(1).await
+}
+
+/// Servers for one test. Their sessions can be long.
+pub(crate) async fn ensemble(servers: usize) -> testkit_servers::ZooKeeper {
+    let builder = testkit_servers::ZooKeeper::builder();
+    let builder = builder.servers(servers).tick(TICK);
+    let builder = builder.property("maxSessionTimeout", "2000000");
+    // A server that is cut off goes on for so many ticks: longer than a lease, and as long as a
+    // short session.
+    builder.property("syncLimit", "20").start().await.unwrap()
 }
 
 /// A root that no other test of this binary has.
@@ -52,19 +65,37 @@ pub(crate) fn store(hosts: &str, root: &str, session_timeout: Duration) -> Arc<Z
 pub(crate) struct Process {
     pub(crate) store: Arc<ZooKeeperLeases>,
     pub(crate) owner: Owner,
+    ttl: Duration,
 }
 
 impl Process {
+    /// Its leases and its session last as long as the test.
     pub(crate) fn new(hosts: &str, root: &str) -> Self {
+        Self::with(hosts, root, LONG, LONG / 2)
+    }
+
+    /// Its session ends soon after it was cut off, and its leases before.
+    pub(crate) fn brief(hosts: &str, root: &str) -> Self {
+        Self::with(hosts, root, TIMEOUT, TTL)
+    }
+
+    fn with(hosts: &str, root: &str, timeout: Duration, ttl: Duration) -> Self {
         Self {
-            store: store(hosts, root, TIMEOUT),
+            store: store(hosts, root, timeout),
             owner: Owner::random(),
+            ttl,
         }
+    }
+
+    /// Gives it the name of another one.
+    pub(crate) fn owned_by(self, owner: &Owner) -> Self {
+        let owner = owner.clone();
+        Self { owner, ..self }
     }
 
     /// Asks once for a lease. An error is `None`.
     pub(crate) async fn ask(&self, key: &str) -> Option<Answer> {
-        let wishes = [Wish::new(key.to_owned(), TTL)];
+        let wishes = [Wish::new(key.to_owned(), self.ttl)];
         let answers = self.store.acquire(&self.owner, &wishes).await;
         answers.ok().map(|answers| answers[0])
     }
@@ -95,13 +126,13 @@ impl Process {
 
     /// Whether a renewal was confirmed. An error is `None`.
     pub(crate) async fn renew(&self, key: &str, token: Token) -> Option<bool> {
-        let claims = [Claim::new(key.to_owned(), token, TTL)];
+        let claims = [Claim::new(key.to_owned(), token, self.ttl)];
         let answers = self.store.renew(&self.owner, &claims).await;
         answers.ok().map(|answers| answers[0])
     }
 
     pub(crate) async fn release(&self, key: &str, token: Token) {
-        let claims = [Claim::new(key.to_owned(), token, TTL)];
+        let claims = [Claim::new(key.to_owned(), token, self.ttl)];
         self.store.release(&self.owner, &claims).await.unwrap();
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -15,7 +16,7 @@ use crate::port::free_port;
 use crate::proxies::Proxies;
 use crate::proxy::Proxy;
 use crate::zookeeper::java::Java;
-use crate::zookeeper::server::{Ports, Server};
+use crate::zookeeper::server::{Ports, Server, route};
 use crate::zookeeper::{ZooKeeperBuilder, folder, word};
 
 /// The signal after which a server stops in order.
@@ -554,7 +555,7 @@ impl Links {
     }
 }
 
-/// Opens the ports of all servers, with a proxy from each to each other one.
+/// Opens the ports of all servers, with proxies from each to each other one.
 fn open(
     servers: usize,
     mut port: impl FnMut() -> io::Result<u16>,
@@ -570,41 +571,25 @@ fn open(
         client: of_server[0],
         quorum: of_server[1],
         election: of_server[2],
-        to: Vec::new(),
     });
-    let mut ports: Vec<Ports> = ports.collect();
+    let ports: Vec<Ports> = ports.collect();
     let all = (0..servers).flat_map(|from| (0..servers).map(move |to| (from, to)));
-    let pairs: Vec<_> = all.filter(|(from, to)| from != to).collect();
-    let proxies = Proxies::to(pairs.iter().map(|(_, to)| ports[*to].quorum))?;
-    let quorums: Vec<u16> = ports.iter().map(|ports| ports.quorum).collect();
-    for ports in &mut ports {
-        ports.to.clone_from(&quorums);
-    }
-    for ((from, to), proxy) in pairs.iter().zip(proxies.all()) {
-        ports[*from].to[*to] = proxy.port();
-    }
+    let pairs = all.filter(|(from, to)| from != to);
+    // One for each port of the other server.
+    let pairs: Vec<_> = pairs.flat_map(|pair| [pair, pair]).collect();
+    let addresses = pairs.iter().enumerate().map(|(at, (from, to))| {
+        let port = match at % 2 {
+            0 => ports[*to].quorum,
+            _ => ports[*to].election,
+        };
+        let target = (Ipv4Addr::LOCALHOST, port);
+        ((route(*from, *to), port).into(), target.into())
+    });
+    let proxies = Proxies::at(addresses)?;
     Ok((ports, Links { proxies, pairs }))
 }
 
 fn addresses(ports: impl IntoIterator<Item = u16>) -> String {
     let addresses = ports.into_iter().map(|port| format!("127.0.0.1:{port}"));
     addresses.collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_reach_each_other_through_proxies() {
-        let (ports, links) = open(3, free_port).unwrap();
-        for (from, ports_of) in ports.iter().enumerate() {
-            for (to, port) in ports_of.to.iter().enumerate() {
-                assert_eq!(*port == ports[to].quorum, from == to);
-            }
-        }
-        let (alone, none) = open(1, free_port).unwrap();
-        assert_eq!(alone[0].to, [alone[0].quorum]);
-        assert!(links.pairs.len() == 6 && none.pairs.is_empty());
-    }
 }

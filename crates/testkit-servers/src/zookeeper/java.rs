@@ -43,7 +43,7 @@ impl Java {
     }
 
     /// Returns a server with its file of properties.
-    pub(super) fn server(&self, properties: &Path, log: &Path) -> Program {
+    pub(super) fn server(&self, properties: &Path, hosts: &Path, log: &Path) -> Program {
         let path = |before: &str, path: &Path| {
             let mut option = OsString::from(before);
             option.push(path);
@@ -63,6 +63,7 @@ impl Java {
                 "-Dlogback.configurationFile=",
                 &self.folder.join(LOGGING),
             ))
+            .arg(path("-Djdk.net.hosts.file=", hosts))
             .arg("-cp")
             .arg(&self.class_path)
             // It starts a server without others too.

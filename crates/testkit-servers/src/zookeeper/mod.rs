@@ -3,12 +3,11 @@
 //! ```text
 //!  hosts() ──── client ───────────────────────────► client port ┐
 //!  proxied() ── client ──► Proxy of the server ───► client port ├─ server 0 ── data, log
-//!                other servers ──► Proxy of the pair ──► quorum ┘
+//!              other servers ──► Proxies of the pair ──► server ports ┘
 //! ```
 //!
-//! Each server knows the others by the addresses of proxies: [`ZooKeeper::cut_off`] separates one
-//! from the others, while clients reach it. Votes of elections do not go through a proxy; they do
-//! not make a leader of a server that no other one follows.
+//! Each server has a file of hosts in which the names of the others are addresses of proxies:
+//! [`ZooKeeper::cut_off`] separates one from the others, while clients reach it.
 //!
 //! The jars come from Maven's repository through [`fetch`], which `cargo xtask setup` calls.
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,14 +15,22 @@ use crate::zookeeper::{Mode, ZooKeeperBuilder, word};
 const PROBE: Duration = Duration::from_secs(2);
 
 /// The ports of a server, on 127.0.0.1.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) client: u16,
     pub(super) quorum: u16,
     pub(super) election: u16,
-    /// The port at which this server reaches the quorum port of each server: its own, and the
-    /// proxies to the others.
-    pub(super) to: Vec<u16>,
+}
+
+/// Returns the address at which one server reaches another one, or itself. The ports are the same:
+/// a server tells its port to others.
+pub(super) fn route(from: usize, to: usize) -> Ipv4Addr {
+    // There are three servers at most.
+    let part = |server: usize| u8::try_from(server + 1).unwrap_or(u8::MAX);
+    match from == to {
+        true => Ipv4Addr::LOCALHOST,
+        false => Ipv4Addr::new(127, 1, part(from), part(to)),
+    }
 }
 
 /// A server, with its data.
@@ -29,6 +38,7 @@ pub(super) struct Ports {
 pub(super) struct Server {
     port: u16,
     properties: PathBuf,
+    hosts: PathBuf,
     log: PathBuf,
     pub(super) data: PathBuf,
     pub(super) daemon: Daemon,
@@ -45,14 +55,17 @@ impl Server {
         let name = format!("server-{id}");
         let data = folder.join(&name);
         let properties = folder.join(format!("{name}.cfg"));
+        let hosts = folder.join(format!("{name}.hosts"));
         let written = fs::create_dir(&data)
             .and_then(|()| fs::write(data.join("myid"), format!("{id}\n")))
-            .and_then(|()| fs::write(&properties, text(id, ensemble, &data, settings)));
+            .and_then(|()| fs::write(&properties, text(id, ensemble, &data, settings)))
+            .and_then(|()| fs::write(&hosts, names(id, ensemble.len())));
         written.map_err(ServerError::system("prepare the folder of the server"))?;
         let log = folder.join(format!("{name}.log"));
         Ok(Self {
             port: ensemble[id].client,
             properties,
+            hosts,
             data,
             daemon: Daemon::new(log.clone()),
             log,
@@ -67,7 +80,7 @@ impl Server {
         serves: bool,
         others_failed: impl Fn() -> bool,
     ) -> Result<(), ServerError> {
-        let program = java.server(&self.properties, &self.log);
+        let program = java.server(&self.properties, &self.hosts, &self.log);
         self.daemon.start(program, |_| match others_failed() {
             true => Err(ServerError::NotRunning),
             false if serves => Ok(self.mode().is_some()),
@@ -113,9 +126,20 @@ fn text(id: usize, ensemble: &[Ports], data: &Path, settings: &ZooKeeperBuilder)
     }
     if ensemble.len() > 1 {
         for (other, its) in ensemble.iter().enumerate() {
-            let (quorum, election) = (ports.to[other], its.election);
-            let _ = writeln!(text, "server.{other}=127.0.0.1:{quorum}:{election}");
+            let Ports {
+                quorum, election, ..
+            } = its;
+            let _ = writeln!(text, "server.{other}=zk{other}:{quorum}:{election}");
         }
+    }
+    text
+}
+
+/// Returns the hosts that server `id` knows.
+fn names(id: usize, servers: usize) -> String {
+    let mut text = String::from("127.0.0.1 localhost\n");
+    for other in 0..servers {
+        let _ = writeln!(text, "{} zk{other}", route(id, other));
     }
     text
 }
@@ -130,7 +154,6 @@ mod tests {
             client: 1,
             quorum: 2,
             election: 3,
-            to: vec![2],
         };
         let settings = ZooKeeperBuilder::default()
             .property("syncLimit", "7")
@@ -138,5 +161,11 @@ mod tests {
         let text = text(0, &[ports], Path::new("/data"), &settings);
         assert_eq!(text.matches("syncLimit").count(), 1, "{text}");
         assert!(text.contains("syncLimit=9\n") && !text.contains("server."));
+    }
+
+    #[test]
+    fn servers_reach_each_other_through_proxies() {
+        let expected = "127.0.0.1 localhost\n127.1.2.1 zk0\n127.0.0.1 zk1\n127.1.2.3 zk2\n";
+        assert_eq!(names(1, 3), expected);
     }
 }
