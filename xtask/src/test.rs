@@ -86,6 +86,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "keylane-stream",
     "-p",
     "keylane-tower",
+    "-p",
+    "keylane-zookeeper",
     "--features",
     "tls",
 ];
