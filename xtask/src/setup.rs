@@ -132,8 +132,8 @@ const NEEDS: [Need; 18] = [
         service: Some("etcd"),
     },
     Need {
-        program: "protoc",
-        package: "protobuf-compiler",
+        program: "/usr/include/google/protobuf/descriptor.proto",
+        package: "protobuf-compiler libprotobuf-dev",
         purpose: "the client of etcd, which is built from its protocol",
         required: true,
         service: None,
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(
             package_list(&missing),
             "gcc libc6-dev g++ make pkg-config libssl-dev git chromium chromium-driver strace \
-             faketime postgresql mariadb-server redis-server python3-pip etcd-server etcd-client protobuf-compiler \
+             faketime postgresql mariadb-server redis-server python3-pip etcd-server etcd-client protobuf-compiler libprotobuf-dev \
              default-jdk-headless maven valgrind"
         );
         assert!(missing.iter().any(|need| need.required));

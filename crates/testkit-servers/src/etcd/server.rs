@@ -319,9 +319,8 @@ impl Inner {
 
     /// Returns whether it can read its data, and is not another server that has taken the port.
     fn answers(&self) -> bool {
-        let says = |port, path, word: &str| {
-            ask::get(port, path).is_ok_and(|answer| answer.contains(word))
-        };
+        let says =
+            |port, path, word: &str| ask::get(port, path).is_ok_and(|answer| answer.contains(word));
         // It is healthy after a read of which a majority of its cluster knows.
         says(self.peers, "/members", &self.name())
             && says(self.port, "/health", r#""health":"true""#)

@@ -1,0 +1,109 @@
+//! What the answers of etcd say about its data and its leader.
+
+use std::sync::Mutex;
+
+use etcd_client::ResponseHeader;
+use keylane_connector::{ErrorKind, lock};
+
+use crate::error::EtcdError;
+
+/// The newest state of etcd that this process has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Watchman(Mutex<Seen>);
+
+/// A state of etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The revision of the data.
+    pub(crate) revision: i64,
+    /// The term of the leader: it rises with each election among the servers.
+    pub(crate) term: u64,
+}
+
+impl Watchman {
+    /// Returns the newest state so far: the answer to a call that is sent now is not older.
+    pub(crate) fn before(&self) -> Seen {
+        *lock(&self.0)
+    }
+
+    /// Takes the head of an answer to a call of which a majority knows. Returns the term.
+    ///
+    /// # Errors
+    ///
+    /// If the data went back since the call was sent: then tokens would repeat.
+    pub(crate) fn answered(
+        &self,
+        before: Seen,
+        header: Option<&ResponseHeader>,
+    ) -> Result<Seen, EtcdError> {
+        let header = header.ok_or_else(EtcdError::incomprehensible)?;
+        let answer = Seen {
+            revision: header.revision(),
+            term: header.raft_term(),
+        };
+        lock(&self.0).take(before, answer)?;
+        Ok(answer)
+    }
+}
+
+impl Seen {
+    fn take(&mut self, before: Self, answer: Self) -> Result<(), EtcdError> {
+        if answer.revision < before.revision {
+            let (was, is) = (before.revision, answer.revision);
+            return Err(EtcdError::new(
+                ErrorKind::Other,
+                format!(
+                    "the data of etcd went back from revision {was} to {is}, so tokens would \
+                     repeat: restore with `--bump-revision`, or start all processes again after \
+                     the targets of their writes have forgotten the old tokens"
+                ),
+            ));
+        }
+        self.revision = self.revision.max(answer.revision);
+        self.term = self.term.max(answer.term);
+        Ok(())
+    }
+}
+
+/// Returns whether the leader that has renewed a lease was the leader until all answers came that
+/// followed: `before` is from before the renewal.
+///
+/// A leader that was deposed, and does not know it yet, confirms renewals that its successor has
+/// never seen. The successor counts the lease from its own election. But then a majority knows the
+/// term of the successor, and a read of which a majority knows has that term, or the term is not
+/// the one before.
+pub(crate) fn is_same_leader(before: Seen, after: impl IntoIterator<Item = Seen>) -> bool {
+    after.into_iter().all(|seen| seen.term == before.term)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn seen(revision: i64, term: u64) -> Seen {
+        Seen { revision, term }
+    }
+
+    #[test]
+    fn data_that_go_back_are_an_error() {
+        let mut state = Seen::default();
+        state.take(seen(0, 0), seen(7, 2)).unwrap();
+        // Two answers may overtake each other.
+        state.take(seen(0, 0), seen(6, 2)).unwrap();
+        assert_eq!(state, seen(7, 2));
+        let error = state.take(seen(7, 2), seen(6, 3)).unwrap_err();
+        assert!(
+            error.to_string().contains("from revision 7 to 6"),
+            "{error}"
+        );
+        assert!(!error.is_retryable());
+    }
+
+    #[test]
+    fn a_renewal_counts_if_no_election_came_between() {
+        assert!(is_same_leader(seen(7, 2), [seen(7, 2), seen(9, 2)]));
+        assert!(!is_same_leader(seen(7, 2), [seen(7, 2), seen(9, 3)]));
+        // Nothing was seen before the renewal.
+        assert!(!is_same_leader(seen(0, 0), [seen(9, 3)]));
+    }
+}

@@ -1,0 +1,6 @@
+//! Leases in real servers: etcd.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod conformance;
+mod support;
