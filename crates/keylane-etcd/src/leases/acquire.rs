@@ -201,9 +201,10 @@ impl EtcdLeases {
         calls
             .each(&ours, |found| {
                 let (name, written) = (found.key_value.key(), found.key_value.mod_revision());
-                Txn::new()
+                let txn = Txn::new()
                     .when([Compare::mod_revision(name, CompareOp::Equal, written)])
-                    .and_then([TxnOp::delete(name, None)])
+                    .and_then([TxnOp::delete(name, None)]);
+                (name.to_vec(), txn)
             })
             .await?;
         let again = ours.into_iter().map(|Found { at, key_value }| {

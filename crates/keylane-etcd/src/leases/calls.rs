@@ -59,17 +59,20 @@ impl Calls<'_> {
     }
 
     /// Runs a transaction for each item, in as few calls as possible, all at the same time. The
-    /// transactions are independent of each other. Returns their answers with the items.
+    /// transactions are independent of each other, and come with the name of their key. Returns
+    /// their answers in the order of the items.
     pub(super) async fn each<T: Sync>(
         &self,
         items: &[T],
-        txn: impl Fn(&T) -> Txn + Sync,
+        txn: impl Fn(&T) -> (Vec<u8>, Txn) + Sync,
     ) -> Result<Vec<Done>, EtcdError> {
         let calls = items.chunks(self.at_once()).map(|items| {
-            let inner = Vec::from_iter(items.iter().map(|item| TxnOp::txn(txn(item))));
-            let count = items.len();
+            let inner = Vec::from_iter(items.iter().map(|item| TxnOp::txn(txn(item).1)));
+            let (count, first) = (items.len(), txn(&items[0]).0);
             async move {
-                let done = self.txn(Txn::new().and_then(inner)).await?;
+                // etcd 3.4 does not check the rights of a user inside of a transaction.
+                let outer = Txn::new().when([always(first)]).and_then(inner);
+                let done = self.txn(outer).await?;
                 let answers = done.answers.into_iter().map(|answer| match answer {
                     TxnOpResponse::Txn(answer) => Ok(Done {
                         succeeded: answer.succeeded(),
@@ -104,10 +107,11 @@ impl Calls<'_> {
         let done = self
             .each(names, |name| {
                 let put = PutOptions::new().with_lease(carrier);
-                Txn::new()
+                let txn = Txn::new()
                     .when([Compare::create_revision(name.clone(), CompareOp::Equal, 0)])
                     .and_then([TxnOp::put(name.clone(), value, Some(put))])
-                    .or_else([TxnOp::get(name.clone(), None)])
+                    .or_else([TxnOp::get(name.clone(), None)]);
+                (name.clone(), txn)
             })
             .await?;
         let made = done.into_iter().map(|mut done| {
@@ -171,6 +175,11 @@ impl Calls<'_> {
             .try_collect()
             .await
     }
+}
+
+/// Returns a comparison that is true: no version is negative.
+fn always(name: Vec<u8>) -> Compare {
+    Compare::version(name, CompareOp::Greater, -1)
 }
 
 /// Returns the key that an operation has read, if it exists.

@@ -231,12 +231,13 @@ impl EtcdLeases {
             .each(claims, |claim| {
                 let name = self.names.lease(&claim.key);
                 let token = revision(claim.token);
-                Txn::new()
+                let txn = Txn::new()
                     .when([
                         Compare::create_revision(name.clone(), CompareOp::Equal, token),
                         Compare::value(name.clone(), CompareOp::Equal, owner.as_str()),
                     ])
-                    .and_then([TxnOp::delete(name, None)])
+                    .and_then([TxnOp::delete(name.clone(), None)]);
+                (name, txn)
             })
             .await?;
         let mut book = lock(&self.book);

@@ -202,13 +202,14 @@ impl EtcdLeases {
             .each(keys, |(known, written)| {
                 let put = PutOptions::new().with_lease(fresh.place.carrier);
                 let name = known.name.clone();
-                Txn::new()
+                let txn = Txn::new()
                     .when([Compare::mod_revision(
                         name.clone(),
                         CompareOp::Equal,
                         *written,
                     )])
-                    .and_then([TxnOp::put(name, owner.as_str(), Some(put))])
+                    .and_then([TxnOp::put(name.clone(), owner.as_str(), Some(put))]);
+                (name, txn)
             })
             .await?;
         let mut written = Vec::new();

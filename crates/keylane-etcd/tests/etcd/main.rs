@@ -3,4 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod conformance;
+mod faults;
+mod fencing;
+mod lanes;
 mod support;
+mod users;
