@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -41,6 +42,14 @@ impl MemoryStore {
         self.with(|grants, now| {
             let grant = grants.held.get(key).filter(|grant| grant.until > now)?;
             Some((grant.owner.clone(), grant.token))
+        })
+    }
+
+    /// Returns the token of a key that is held, and how long it lasts.
+    pub fn held(&self, key: &[u8]) -> Option<(Token, Duration)> {
+        self.with(|grants, now| {
+            let grant = grants.held.get(key).filter(|grant| grant.until > now)?;
+            Some((grant.token, grant.until - now))
         })
     }
 

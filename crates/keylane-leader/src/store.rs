@@ -1,0 +1,290 @@
+//! The interface between candidates and their store.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use keylane_leases::error::StoreError;
+use keylane_leases::{LeaseStore, Token};
+
+/// Keeps elections: who waits for the term of an election, and which term began last.
+///
+/// A term is a *lease* on the key of its election, and its token is the token of that lease:
+/// [`LeaseStore`] grants, renews and releases it. This trait adds what a lease lacks: candidates
+/// that wait in an order, a word from the leader that it is leaving, and a lasting record of the
+/// last term, which says whether that term has ended in order.
+///
+/// # Implementing a store
+///
+/// Each call is one round trip, or a few. The suite in [`conformance`](crate::conformance) checks
+/// these rules. Nothing here decides who leads: only the lease does. So an answer that is late or
+/// lost costs time, and no more.
+///
+/// # Cancel safety
+///
+/// The caller drops a call that takes too long. Once polled, the call may be done or not, and may
+/// be done later than a call that follows it.
+#[async_trait]
+pub trait ElectionStore: LeaseStore {
+    /// Enters a candidate into an election, or keeps it entered for another `ttl`. Returns the
+    /// election as it is then.
+    ///
+    /// A candidate that is not entered again within `ttl` is removed, at the latest a little later.
+    /// A store that watches its clients by sessions may use the session's time-out instead. A
+    /// candidate that is entered already keeps its place.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]: the candidate may be entered or not.
+    async fn enter(
+        &self,
+        key: &Bytes,
+        entry: &Entry,
+        ttl: Duration,
+    ) -> Result<Election, StoreError>;
+
+    /// Returns the election as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store cannot be reached.
+    async fn look(&self, key: &Bytes) -> Result<Election, StoreError>;
+
+    /// Removes a candidate from an election. Ignores one that is not entered.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]: the candidate may be removed or not.
+    async fn withdraw(&self, key: &Bytes, candidate: &CandidateId) -> Result<(), StoreError>;
+
+    /// Records the stage of a term, and removes its leader from the candidates, in one step.
+    ///
+    /// The record of an election lasts; it does not end with a lease or a session. It is replaced
+    /// only by the same term, or by one with a higher token: otherwise nothing is written, and
+    /// the answer is [`Recorded::Refused`]. A stage never goes back within a term:
+    /// [`Began`](Stage::Began), [`Leaving`](Stage::Leaving), [`Ended`](Stage::Ended) is the order,
+    /// and an earlier stage than the recorded one is ignored, with the answer
+    /// [`Recorded::Written`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]: the record may be written or not.
+    async fn record(&self, key: &Bytes, term: &TermRecord) -> Result<Recorded, StoreError>;
+
+    /// Returns the history that the store is in: see [`History`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store cannot be reached.
+    async fn history(&self) -> Result<History, StoreError>;
+
+    /// Waits until the election is no longer as this candidate has seen it, as far as that matters
+    /// to it: it may have become the next one, or the lease of the term may be free, or the leader
+    /// may be leaving. For `None`, which only watches, until there is another leader or stage.
+    ///
+    /// It returns at once if that was so before the call. It may return without a reason; the
+    /// caller looks again. A store that cannot tell waits for a while and returns: the caller also
+    /// looks when a lease would run out, and when it enters again, and drops this future then.
+    ///
+    /// No change may wake all candidates: each waits for the one before it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store cannot be reached. The caller looks again after a pause.
+    async fn changed(
+        &self,
+        key: &Bytes,
+        candidate: Option<&CandidateId>,
+        seen: &Election,
+    ) -> Result<(), StoreError>;
+}
+
+/// The entry of a candidate in an election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The candidate.
+    pub id: CandidateId,
+    /// Candidates of a lower rank come first. Of those with the same rank, the one that entered
+    /// first. A rank never takes the term from a leader.
+    pub rank: u16,
+}
+
+/// The name of a candidate: unique for each candidate, also within one process.
+///
+/// At most 100 bytes of visible ASCII without `/`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CandidateId(String);
+
+/// The most bytes of a [`CandidateId`].
+pub(crate) const LONGEST_ID: usize = 100;
+
+impl CandidateId {
+    /// Creates the id of this text. Returns `None` if it is empty, too long, or has other bytes
+    /// than visible ASCII, or a `/`.
+    pub fn new(id: impl Into<String>) -> Option<Self> {
+        let id = id.into();
+        let is_legal = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+        let is_short = (1..=LONGEST_ID).contains(&id.len());
+        (is_short && id.bytes().all(is_legal)).then_some(Self(id))
+    }
+
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for CandidateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The history that a store is in: a text that changes when the store may have lost what it has
+/// confirmed.
+///
+/// A standby that was behind and is promoted, a snapshot that is restored, a data folder that is
+/// put back: after that, tokens may repeat, so tokens of two histories have no order. A term
+/// carries the history of its grant. A leader that sees another one stops leading, and a fenced
+/// writer compares both. A store that cannot know returns one text for ever, and its documents say
+/// what that means.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct History(String);
+
+impl History {
+    /// Creates a history of this name: at most 100 bytes.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// Returns the history as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for History {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An election, as a store sees it at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// The holder of the lease of the term, if there is one.
+    pub holder: Option<Holder>,
+    /// The last term that was recorded, if there was one.
+    pub term: Option<TermRecord>,
+    /// Which candidate may ask for the lease when it is free: the one that the last leader has
+    /// [chosen](TermRecord::chosen) if it is entered, or else the first by rank and time. `None`
+    /// if there is no candidate.
+    pub next: Option<CandidateId>,
+    /// A number for the store itself: the revision of what it has read, or zero.
+    pub revision: u64,
+}
+
+/// The holder of the lease of a term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The token of the lease.
+    pub token: Token,
+    /// How long it lasts, unless it is renewed or released. A store that does not know it returns
+    /// the longest time that it may be.
+    pub remaining: Duration,
+}
+
+/// The record of a term: the last one of its election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TermRecord {
+    /// The token of the term.
+    pub token: Token,
+    /// Its leader.
+    pub leader: CandidateId,
+    /// How far it is.
+    pub stage: Stage,
+    /// The successor that the leader has chosen. Set for [`Stage::Leaving`] and [`Stage::Ended`]
+    /// only.
+    pub chosen: Option<CandidateId>,
+}
+
+/// How far a term is. The order is that of a term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The leader may act. If its lease is free, the leader was lost.
+    Began,
+    /// The leader is about to hand over.
+    Leaving,
+    /// The leader has handed over, and does nothing more.
+    Ended,
+}
+
+impl Stage {
+    /// Returns the name of the stage: `began`, `leaving` or `ended`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Began => "began",
+            Self::Leaving => "leaving",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// Returns the stage of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::Began, Self::Leaving, Self::Ended];
+        all.into_iter().find(|stage| stage.as_str() == name)
+    }
+}
+
+/// The answer to [`ElectionStore::record`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// The record is written. It has replaced this one; `None` if there was none.
+    Written(Option<TermRecord>),
+    /// A term with a higher token was recorded before.
+    Refused,
+}
+
+/// Returns the text of a record, for stores that keep one value: `token/leader/stage/chosen`, the
+/// last part empty if none is chosen.
+pub fn encode(term: &TermRecord) -> String {
+    let chosen = term.chosen.as_ref().map_or("", CandidateId::as_str);
+    let stage = term.stage.as_str();
+    format!("{}/{}/{stage}/{chosen}", term.token, term.leader)
+}
+
+/// Returns the record of this text; `None` if it is none.
+pub fn decode(text: &str) -> Option<TermRecord> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let [token, leader, stage, chosen] = parts[..] else {
+        return None;
+    };
+    Some(TermRecord {
+        token: Token(token.parse().ok()?),
+        leader: CandidateId::new(leader)?,
+        stage: Stage::from_name(stage)?,
+        chosen: match chosen {
+            "" => None,
+            chosen => Some(CandidateId::new(chosen)?),
+        },
+    })
+}
+
+/// Returns what [`ElectionStore::record`] does to the record that is there: pure, for stores that
+/// read and write in one step of their own.
+pub fn after(was: Option<&TermRecord>, new: &TermRecord) -> Recorded {
+    match was {
+        Some(was) if was.token > new.token => Recorded::Refused,
+        _ => Recorded::Written(was.cloned()),
+    }
+}
+
+/// Returns whether [`ElectionStore::record`] replaces the record that is there.
+pub fn replaces(was: Option<&TermRecord>, new: &TermRecord) -> bool {
+    was.is_none_or(|was| match was.token.cmp(&new.token) {
+        std::cmp::Ordering::Less => true,
+        std::cmp::Ordering::Equal => was.stage <= new.stage,
+        std::cmp::Ordering::Greater => false,
+    })
+}
