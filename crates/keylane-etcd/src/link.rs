@@ -113,6 +113,20 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// Waits for something that may take as long as it will, and that a caller drops when it likes.
+    pub(crate) async fn listen<T>(
+        &self,
+        call: impl Future<Output = Result<T, etcd_client::Error>>,
+    ) -> Result<T, EtcdError> {
+        let answer = call.await.map_err(EtcdError::from);
+        if answer.as_ref().is_err_and(EtcdError::breaks_connection) {
+            self.is_broken.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+}
+
 /// A call without an answer. It breaks its connection when it is dropped.
 struct Unanswered<'a>(&'a AtomicBool);
 

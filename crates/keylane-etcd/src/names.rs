@@ -34,6 +34,23 @@ impl Names {
         self.name("leases/", key)
     }
 
+    /// Returns the key of the record of an election.
+    pub(crate) fn record(&self, key: &[u8]) -> Vec<u8> {
+        self.name("records/", key)
+    }
+
+    /// Returns what the keys of all candidates of an election begin with, and no others.
+    pub(crate) fn candidates(&self, key: &[u8]) -> Vec<u8> {
+        // The length keeps apart `a` and `a/b`: a key may have any bytes.
+        let folder = format!("candidates/{}/", key.len());
+        [&self.name(&folder, key)[..], b"/"].concat()
+    }
+
+    /// Returns the key that has the name of the history.
+    pub(crate) fn history(&self) -> Vec<u8> {
+        self.name("history", b"")
+    }
+
     fn name(&self, folder: &str, key: &[u8]) -> Vec<u8> {
         let name = [&self.prefix, folder.as_bytes()].concat();
         match key.len() {
@@ -56,6 +73,16 @@ mod tests {
         assert_ne!(long(1), long(2));
         assert_ne!(long(1), names.lease(&Sha256::digest([b'k'; LONGEST])));
         assert!(long(1).len() < 64);
+    }
+
+    #[test]
+    fn the_candidates_of_two_elections_do_not_meet() {
+        let names = Names::new("accounts").unwrap();
+        let of_a = names.candidates(b"a");
+        for other in ["a/", "a/b", "", "ka", "aa", "1/ka"] {
+            let other = names.candidates(other.as_bytes());
+            assert!(!other.starts_with(&of_a) && !of_a.starts_with(&other));
+        }
     }
 
     #[test]

@@ -9,7 +9,14 @@ use crate::error::EtcdError;
 
 /// The newest state of etcd that this process has seen.
 #[derive(Debug, Default)]
-pub(crate) struct Watchman(Mutex<Seen>);
+pub(crate) struct Watchman(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    newest: Seen,
+    /// The revision that a later call has seen, after the data went back from the newest.
+    back_to: Option<i64>,
+}
 
 /// A state of etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,33 +30,50 @@ pub(crate) struct Seen {
 impl Watchman {
     /// Returns the newest state so far: the answer to a call that is sent now is not older.
     pub(crate) fn before(&self) -> Seen {
-        *lock(&self.0)
+        lock(&self.0).newest
     }
 
     /// Takes the head of an answer to a call of which a majority knows. Returns the term.
     ///
     /// # Errors
     ///
-    /// If the data went back since the call was sent: then tokens would repeat.
+    /// If the data went back, then or before: tokens would repeat.
     pub(crate) fn answered(
         &self,
         before: Seen,
         header: Option<&ResponseHeader>,
     ) -> Result<Seen, EtcdError> {
-        let header = header.ok_or_else(EtcdError::incomprehensible)?;
-        let answer = Seen {
-            revision: header.revision(),
-            term: header.raft_term(),
-        };
+        let answer = Seen::of(header)?;
         lock(&self.0).take(before, answer)?;
         Ok(answer)
+    }
+
+    /// Goes on after the data went back: from this state on.
+    pub(crate) fn go_on(&self, from: Seen) {
+        *lock(&self.0) = State {
+            newest: from,
+            back_to: None,
+        };
     }
 }
 
 impl Seen {
-    fn take(&mut self, before: Self, answer: Self) -> Result<(), EtcdError> {
+    pub(crate) fn of(header: Option<&ResponseHeader>) -> Result<Self, EtcdError> {
+        let header = header.ok_or_else(EtcdError::incomprehensible)?;
+        Ok(Self {
+            revision: header.revision(),
+            term: header.raft_term(),
+        })
+    }
+}
+
+impl State {
+    fn take(&mut self, before: Seen, answer: Seen) -> Result<(), EtcdError> {
         if answer.revision < before.revision {
-            let (was, is) = (before.revision, answer.revision);
+            self.back_to.get_or_insert(answer.revision);
+        }
+        if let Some(is) = self.back_to {
+            let was = self.newest.revision;
             return Err(EtcdError::new(
                 ErrorKind::Other,
                 format!(
@@ -59,8 +83,8 @@ impl Seen {
                 ),
             ));
         }
-        self.revision = self.revision.max(answer.revision);
-        self.term = self.term.max(answer.term);
+        self.newest.revision = self.newest.revision.max(answer.revision);
+        self.newest.term = self.newest.term.max(answer.term);
         Ok(())
     }
 }
@@ -86,17 +110,19 @@ mod tests {
 
     #[test]
     fn data_that_go_back_are_an_error() {
-        let mut state = Seen::default();
+        let mut state = State::default();
         state.take(seen(0, 0), seen(7, 2)).unwrap();
         // Two answers may overtake each other.
         state.take(seen(0, 0), seen(6, 2)).unwrap();
-        assert_eq!(state, seen(7, 2));
+        assert_eq!(state.newest, seen(7, 2));
         let error = state.take(seen(7, 2), seen(6, 3)).unwrap_err();
         assert!(
             error.to_string().contains("from revision 7 to 6"),
             "{error}"
         );
         assert!(!error.is_retryable());
+        // Also when the revisions have caught up.
+        assert!(state.take(seen(7, 2), seen(9, 3)).is_err());
     }
 
     #[test]

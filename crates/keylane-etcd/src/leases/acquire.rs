@@ -16,9 +16,6 @@ use crate::leases::calls::{Calls, Left, Made};
 use crate::link::Connection;
 use crate::seen::{Seen, is_same_leader};
 
-/// How long a key may still exist whose lease of etcd has ended.
-const ENDING: Duration = Duration::from_millis(500);
-
 /// A wish without an answer so far.
 struct Open {
     /// Its place in the call.
@@ -236,12 +233,6 @@ fn remaining(key: &KeyValue, left: &HashMap<CarrierId, Left>, ttl: Duration) -> 
         );
         return ttl;
     }
-    match left.get(&key.lease()) {
-        // etcd rounds down.
-        Some(Left {
-            seconds: Some(seconds),
-            granted,
-        }) => Duration::from_secs((seconds + 1).min(*granted).max(1)),
-        _ => ENDING,
-    }
+    let left = left.get(&key.lease()).copied();
+    left.unwrap_or(Left::ENDED).time()
 }

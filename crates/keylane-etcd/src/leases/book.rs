@@ -17,7 +17,7 @@ use tokio::time::Instant;
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// The id of a lease of etcd.
-pub(super) type CarrierId = i64;
+pub(crate) type CarrierId = i64;
 
 /// The carriers of all owners, and the keys on them.
 #[derive(Debug, Default)]
@@ -110,6 +110,11 @@ impl Book {
             account.carriers.retain(|_, carrier| carrier.id != id);
             account.keys.retain(|_, entry| entry.carrier != id);
         }
+    }
+
+    /// Forgets everything: the data of etcd are other ones.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// Records that etcd is about to be asked to put a key there. Until there is an answer, it may

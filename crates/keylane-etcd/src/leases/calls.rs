@@ -1,34 +1,41 @@
 //! The calls to etcd.
 
-use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
+use std::time::Duration;
+
+use etcd_client::{
+    Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::error::EtcdError;
-use crate::leases::book::CarrierId;
+use crate::leases::CarrierId;
 use crate::link::Connection;
 use crate::seen::{Seen, Watchman};
 
 /// How many leases of etcd are looked at at a time.
 const LOOKS: usize = 16;
 
+/// How long a key may still exist whose lease of etcd has ended.
+const ENDING: Duration = Duration::from_millis(500);
+
 /// A connection, with what its answers show.
-pub(super) struct Calls<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) seen: &'a Watchman,
+pub(crate) struct Calls<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) seen: &'a Watchman,
     /// The most operations in a transaction.
-    pub(super) operations: usize,
+    pub(crate) operations: usize,
 }
 
 /// The answer to a transaction: that of each operation, and the state of etcd.
-pub(super) struct Done {
-    pub(super) succeeded: bool,
-    pub(super) answers: Vec<TxnOpResponse>,
-    pub(super) seen: Seen,
+pub(crate) struct Done {
+    pub(crate) succeeded: bool,
+    pub(crate) answers: Vec<TxnOpResponse>,
+    pub(crate) seen: Seen,
 }
 
 /// What a key was when it was to be created.
-pub(super) enum Made {
+pub(crate) enum Made {
     /// It was absent, and was created with this revision.
     Created(i64),
     Exists(KeyValue),
@@ -36,17 +43,41 @@ pub(super) enum Made {
 
 /// How long a lease of etcd lasts, in seconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
+pub(crate) struct Left {
     /// `None`: it has ended.
-    pub(super) seconds: Option<u64>,
-    pub(super) granted: u64,
+    pub(crate) seconds: Option<u64>,
+    pub(crate) granted: u64,
+}
+
+impl Left {
+    pub(crate) const ENDED: Self = Self {
+        seconds: None,
+        granted: 0,
+    };
+
+    /// Returns how long a key lasts that is on the lease.
+    pub(crate) fn time(self) -> Duration {
+        match self.seconds {
+            // etcd rounds down.
+            Some(seconds) => Duration::from_secs((seconds + 1).min(self.granted).max(1)),
+            None => ENDING,
+        }
+    }
 }
 
 impl Calls<'_> {
+    /// Runs a transaction, whatever the state of etcd. Returns its answer, and the state.
+    pub(crate) async fn anyway(&self, txn: Txn) -> Result<(TxnResponse, Seen), EtcdError> {
+        let mut kv = self.connection.client().kv_client();
+        let answer = self.connection.ask(kv.txn(txn)).await?;
+        let seen = Seen::of(answer.header())?;
+        Ok((answer, seen))
+    }
+
     /// Runs a transaction of which a majority knows: it must have an operation that reads or
     /// writes. One that only compares is answered by any server from its own state, which may be
     /// old.
-    pub(super) async fn txn(&self, txn: Txn) -> Result<Done, EtcdError> {
+    pub(crate) async fn txn(&self, txn: Txn) -> Result<Done, EtcdError> {
         let before = self.seen.before();
         let mut kv = self.connection.client().kv_client();
         let answer = self.connection.ask(kv.txn(txn)).await?;
@@ -61,7 +92,7 @@ impl Calls<'_> {
     /// Runs a transaction for each item, in as few calls as possible, all at the same time. The
     /// transactions are independent of each other, and come with the name of their key. Returns
     /// their answers in the order of the items.
-    pub(super) async fn each<T: Sync>(
+    pub(crate) async fn each<T: Sync>(
         &self,
         items: &[T],
         txn: impl Fn(&T) -> (Vec<u8>, Txn) + Sync,
@@ -93,12 +124,12 @@ impl Calls<'_> {
 
     /// The most transactions in one. Each of them has two comparisons at most, and etcd counts
     /// those of the largest along with all others.
-    pub(super) fn at_once(&self) -> usize {
+    pub(crate) fn at_once(&self) -> usize {
         self.operations.saturating_sub(2).max(1)
     }
 
     /// Creates the keys that are absent.
-    pub(super) async fn create(
+    pub(crate) async fn create(
         &self,
         names: &[Vec<u8>],
         value: &str,
@@ -128,7 +159,7 @@ impl Calls<'_> {
     }
 
     /// Grants a lease of etcd that lasts this long, or longer.
-    pub(super) async fn grant(&self, secs: u64) -> Result<CarrierId, EtcdError> {
+    pub(crate) async fn grant(&self, secs: u64) -> Result<CarrierId, EtcdError> {
         let ttl = i64::try_from(secs).unwrap_or(i64::MAX);
         let mut client = self.connection.client().lease_client();
         let answer = self.connection.ask(client.grant(ttl, None)).await?;
@@ -139,7 +170,7 @@ impl Calls<'_> {
     }
 
     /// Keeps a lease of etcd alive. Returns `false` if there is none of this id.
-    pub(super) async fn keep(&self, id: CarrierId) -> Result<bool, EtcdError> {
+    pub(crate) async fn keep(&self, id: CarrierId) -> Result<bool, EtcdError> {
         let mut client = self.connection.client().lease_client();
         // It waits for an answer with a time to live above zero.
         match self.connection.ask(client.keep_alive(id)).await {
@@ -150,7 +181,7 @@ impl Calls<'_> {
     }
 
     /// Returns how long leases of etcd last.
-    pub(super) async fn left(
+    pub(crate) async fn left(
         &self,
         ids: impl IntoIterator<Item = CarrierId>,
     ) -> Result<Vec<(CarrierId, Left)>, EtcdError> {
@@ -162,10 +193,7 @@ impl Calls<'_> {
                     seconds: u64::try_from(answer.ttl()).ok(),
                     granted: u64::try_from(answer.granted_ttl()).unwrap_or(0),
                 },
-                Err(error) if error.is_lease_missing() => Left {
-                    seconds: None,
-                    granted: 0,
-                },
+                Err(error) if error.is_lease_missing() => Left::ENDED,
                 Err(error) => return Err(error),
             };
             Ok((id, left))
@@ -183,7 +211,7 @@ fn always(name: Vec<u8>) -> Compare {
 }
 
 /// Returns the key that an operation has read, if it exists.
-pub(super) fn found(answer: Option<TxnOpResponse>) -> Result<Option<KeyValue>, EtcdError> {
+pub(crate) fn found(answer: Option<TxnOpResponse>) -> Result<Option<KeyValue>, EtcdError> {
     match answer {
         Some(TxnOpResponse::Get(mut answer)) => Ok(answer.take_kvs().pop()),
         _ => Err(EtcdError::incomprehensible()),

@@ -15,7 +15,7 @@
 
 mod acquire;
 mod book;
-mod calls;
+pub(crate) mod calls;
 mod fence;
 mod renew;
 
@@ -34,7 +34,8 @@ use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
 use tokio::time::Instant;
 
 use crate::error::EtcdError;
-use crate::leases::book::{Book, CarrierId, Place, revision};
+pub(crate) use crate::leases::book::CarrierId;
+use crate::leases::book::{Book, Place, revision};
 use crate::leases::calls::Calls;
 use crate::link::{Connection, Link};
 use crate::names::Names;
@@ -147,7 +148,21 @@ impl EtcdLeases {
         }
     }
 
-    fn calls<'a>(&'a self, connection: &'a Connection) -> Calls<'a> {
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Goes on with other data of etcd: nothing of what is known of the keys is true any more.
+    pub(crate) fn go_on(&self, from: Seen) {
+        lock(&self.book).clear();
+        self.seen.go_on(from);
+    }
+
+    pub(crate) fn calls<'a>(&'a self, connection: &'a Connection) -> Calls<'a> {
         Calls {
             connection,
             seen: &self.seen,
@@ -157,7 +172,7 @@ impl EtcdLeases {
 
     /// Runs a call with a connection. If that breaks, the call is run once more, with a new one: a
     /// server, or a network, closes connections that are idle. A call may be executed twice.
-    async fn repeat<T, F>(&self, call: impl Fn(Connection) -> F) -> Result<T, StoreError>
+    pub(crate) async fn repeat<T, F>(&self, call: impl Fn(Connection) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, EtcdError>>,
     {
@@ -290,7 +305,7 @@ impl fmt::Debug for EtcdLeases {
 }
 
 /// Returns a time to live in whole seconds, rounded up.
-fn seconds(ttl: Duration) -> u64 {
+pub(crate) fn seconds(ttl: Duration) -> u64 {
     (ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0)).max(1)
 }
 
@@ -304,7 +319,7 @@ fn by_seconds<T>(items: &[T], ttl: impl Fn(&T) -> Duration) -> Vec<(u64, Vec<usi
 }
 
 /// Returns the token of a key that was created with this revision.
-fn token(create_revision: i64) -> Token {
+pub(crate) fn token(create_revision: i64) -> Token {
     Token(create_revision.unsigned_abs())
 }
 

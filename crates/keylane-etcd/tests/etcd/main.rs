@@ -1,8 +1,9 @@
-//! Leases in real servers: etcd.
+//! Leases and elections in real servers: etcd.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod conformance;
+mod elections;
 mod faults;
 mod fencing;
 mod lanes;
