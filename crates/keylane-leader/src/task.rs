@@ -41,6 +41,7 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) async fn run<C: Career>(mut self, mut career: C) {
+        self.arrange();
         loop {
             let wants = self.machine.wants();
             let phase = wants.phase.clone();
@@ -126,7 +127,6 @@ impl Task {
     ///
     /// No input is lost.
     async fn next(&mut self) -> Input {
-        self.arrange();
         let at = self.machine.wants().at;
         let lease = self.holding.lease().filter(|_| !self.is_loss_reported);
         let term = self.holding.term().filter(|_| !self.is_loss_reported);
@@ -271,6 +271,7 @@ impl Task {
         if let Some(stop) = self.stop.as_ref().filter(|_| self.machine.wants().stop) {
             stop.send_replace(true);
         }
+        self.arrange();
     }
 
     /// Reports that the state is another one.
@@ -280,6 +281,9 @@ impl Task {
             return;
         }
         let token = self.holding.lease().map(|lease| lease.token());
+        if matches!(after, Name::Candidate | Name::Over) {
+            self.give_up();
+        }
         match (after, token) {
             (Name::Preparing, _) => self.send(Event::Preparing),
             (Name::Inaugurating, Some(token)) => {
@@ -301,9 +305,6 @@ impl Task {
             (Name::Candidate, _) if before != Name::Preparing => self.send(Event::Standing),
             (Name::Over, _) => self.send(Event::Over),
             _ => {}
-        }
-        if matches!(after, Name::Candidate | Name::Over) {
-            self.give_up();
         }
     }
 

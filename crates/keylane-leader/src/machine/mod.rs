@@ -20,6 +20,8 @@
 //! of the career, and a call to the store. What is no longer wanted is dropped.
 
 mod input;
+#[cfg(test)]
+mod simulation;
 mod state;
 #[cfg(test)]
 mod table;

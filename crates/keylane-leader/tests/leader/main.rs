@@ -1,0 +1,8 @@
+//! Candidates on a store whose answers are under control, in paused time.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod changes;
+mod faults;
+mod phases;
+mod support;
