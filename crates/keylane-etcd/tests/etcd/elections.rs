@@ -13,10 +13,11 @@ use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
 use keylane_leases::{Owner, Token};
 use keylane_testkit::scenario::until_async as until;
 use testkit_servers::EtcdKind;
+use testkit_servers::proxy::Direction;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::support::{LONG, SHORTEST, client, each_kind, new_namespace, own, shared};
+use crate::support::{LONG, SHORTEST, by, client, each_kind, new_namespace, own, shared};
 
 /// Longer than a change takes to wake a candidate.
 const SOON: Duration = Duration::from_secs(20);
@@ -230,6 +231,45 @@ async fn renewals_wake_no_candidate() {
             () = changed(&store, Some("b"), &seen) => panic!("{kind}: the second"),
             () = changed(&store, None, &seen) => panic!("{kind}: a watcher"),
             () = renews => {}
+        }
+    })
+    .await;
+}
+
+/// The watch begins at the revision of the read, and not when it reaches etcd.
+#[tokio::test]
+async fn a_change_between_the_read_and_the_watch_is_not_missed() {
+    each_kind(async |kind| {
+        let (server, namespace) = (shared(kind).await, new_namespace());
+        let proxy = server.proxy().await.unwrap();
+        let (far, near) = (by(&proxy), server.url());
+        let (far, near) = (elections(&far, &namespace), elections(&near, &namespace));
+        let owner = Owner::random();
+        let mut operator = client(server).await;
+        for is_compacted in [false, true] {
+            let claim = grant(&near, &owner).await;
+            enter(&near, "a").await;
+            // It is connected.
+            let seen = far.look(&KEY).await.unwrap();
+            let latency = Duration::from_millis(500);
+            proxy.delay(Direction::ToServer, latency);
+            let waits = timeout(SOON, changed(&far, Some("a"), &seen));
+            let releases = async {
+                // After the read, and before the watch.
+                sleep(latency * 3 / 2).await;
+                near.release(&owner, &[claim]).await.unwrap();
+                if is_compacted {
+                    let put = operator.put("other", "1", None).await.unwrap();
+                    let revision = put.header().unwrap().revision();
+                    operator.compact(revision, None).await.unwrap();
+                }
+            };
+            let (woken, ()) = tokio::join!(waits, releases);
+            proxy.delay(Direction::ToServer, Duration::ZERO);
+            assert!(
+                woken.is_ok(),
+                "{kind}: not woken, compacted: {is_compacted}"
+            );
         }
     })
     .await;

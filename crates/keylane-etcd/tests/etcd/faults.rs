@@ -94,6 +94,24 @@ async fn connections_that_are_reset_or_slow_cost_no_lease() {
     .await;
 }
 
+/// A network that has forgotten its connections says nothing, for ever. The call that finds out is
+/// given up, and the next one has a new connection.
+#[tokio::test]
+async fn a_connection_that_is_silent_for_good_is_replaced() {
+    each_kind(async |kind| {
+        let (server, namespace) = (shared(kind).await, new_namespace());
+        let proxy = server.proxy().await.unwrap();
+        let here = leases(&by(&proxy), &namespace);
+        let ttl = Duration::from_secs(9);
+        let lease = here.acquire("key", ttl).await.unwrap();
+        for _ in 0..2 {
+            proxy.forget();
+            assert_eq!(lease.run(sleep(ttl)).await, Ok(()), "{kind}");
+        }
+    })
+    .await;
+}
+
 /// A server that is down for less than the lease costs nothing. The key stays its holder's.
 #[tokio::test]
 async fn a_server_that_is_killed_and_comes_back_costs_no_lease() {

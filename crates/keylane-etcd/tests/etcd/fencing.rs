@@ -42,7 +42,10 @@ async fn etcd_refuses_the_writes_of_an_older_term() {
         assert_eq!(store.renew(&first, &[shorter]).await, Ok(vec![true]));
         old_writer.commit(put(&target, "old again")).await.unwrap();
 
-        store.release(&first, &[old.clone()]).await.unwrap();
+        store
+            .release(&first, std::slice::from_ref(&old))
+            .await
+            .unwrap();
         let stale = old_writer.commit(put(&target, "free")).await;
         let Err(FencedError::Stale { token }) = stale else {
             panic!("{kind}: {stale:?}");
