@@ -46,6 +46,11 @@ impl Link {
         }
     }
 
+    /// Returns connections of its own to the same servers.
+    pub(crate) fn again(&self) -> Self {
+        Self::new(self.etcd.clone())
+    }
+
     /// Returns the connection of this runtime, or a new one. Callers at the same time share it.
     pub(crate) async fn connection(&self) -> Result<Connection, EtcdError> {
         let slot = self.slot();

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse};
-use keylane_connector::{ErrorKind, lock};
+use keylane_connector::ErrorKind;
 use keylane_leader::store::{CandidateId, Election, History, Holder, TermRecord, decode};
 use keylane_leases::Owner;
 
 use super::board::{Board, Entered};
-use super::{EtcdElections, TRIES};
+use super::desk::{Desk, TRIES};
 use crate::error::EtcdError;
 use crate::leases::calls::{Calls, Done, Left, found};
-use crate::leases::token;
+use crate::leases::core::token;
 
 /// What the reads of an election have shown.
 pub(super) struct Read {
@@ -19,10 +19,10 @@ pub(super) struct Read {
     carrier: i64,
 }
 
-impl EtcdElections {
+impl Desk {
     /// Returns the operations that read an election, for the end of a transaction.
     pub(super) fn reads(&self, key: &Bytes) -> Vec<TxnOp> {
-        let names = self.leases.names();
+        let names = &self.core.names;
         let all = GetOptions::new().with_prefix();
         vec![
             TxnOp::get(names.lease(key), None),
@@ -39,7 +39,7 @@ impl EtcdElections {
         };
         let term = found(answers.next())?;
         let lease = found(answers.next())?;
-        let prefix = self.leases.names().candidates(key);
+        let prefix = self.core.names.candidates(key);
         let entered = entered.take_kvs().into_iter();
         let candidates = entered.map(|entered| candidate(&prefix, &entered));
         let candidates = candidates.collect::<Result<Vec<_>, _>>()?;
@@ -77,7 +77,7 @@ impl EtcdElections {
     /// Returns the name of the history. Begins a new one if there is none, or if the data went
     /// back.
     pub(super) async fn history_once(&self, calls: &Calls<'_>) -> Result<History, EtcdError> {
-        let name = self.leases.names().history();
+        let name = self.core.names.history();
         for _ in 0..TRIES {
             let before = calls.seen.before();
             let read = Txn::new().and_then([TxnOp::get(name.clone(), None)]);
@@ -99,8 +99,8 @@ impl EtcdElections {
             calls.anyway(write).await?;
             if let Err(error) = went_back {
                 tracing::warn!(%error, "elections go on in a new history");
-                lock(&self.entered).clear();
-                self.leases.go_on(seen);
+                self.forget_all();
+                self.core.go_on(seen);
             }
         }
         Err(EtcdError::new(

@@ -5,19 +5,19 @@ use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use keylane_connector::ErrorKind;
 use keylane_leader::store::{Recorded, TermRecord, after, encode, replaces};
 
+use super::desk::{Desk, TRIES};
 use super::read::record;
-use super::{EtcdElections, TRIES};
 use crate::error::EtcdError;
 use crate::leases::calls::{Calls, found};
 
-impl EtcdElections {
+impl Desk {
     pub(super) async fn record_once(
         &self,
         calls: &Calls<'_>,
         key: &Bytes,
         term: &TermRecord,
     ) -> Result<Recorded, EtcdError> {
-        let name = self.leases.names().record(key);
+        let name = self.core.names.record(key);
         for _ in 0..TRIES {
             let read = Txn::new().and_then([TxnOp::get(name.clone(), None)]);
             let mut done = calls.txn(read).await?;

@@ -6,13 +6,13 @@ use keylane_connector::ErrorKind;
 use keylane_leader::store::{CandidateId, Election};
 use keylane_leases::Token;
 
-use super::EtcdElections;
 use super::board::Target;
+use super::desk::Desk;
 use crate::error::EtcdError;
 use crate::leases::calls::Calls;
-use crate::leases::token;
+use crate::leases::core::token;
 
-impl EtcdElections {
+impl Desk {
     /// Reads the election, and waits for a change after that if there was none before.
     pub(super) async fn wait(
         &self,
@@ -47,7 +47,7 @@ impl EtcdElections {
     }
 
     fn name(&self, key: &Bytes, candidate: Option<&CandidateId>, target: &Target) -> Vec<u8> {
-        let names = self.leases.names();
+        let names = &self.core.names;
         match (target, candidate) {
             (Target::Other(other), _) => self.name_of(key, other),
             (Target::Own, Some(own)) => self.name_of(key, own),

@@ -9,10 +9,10 @@ use keylane_leases::Owner;
 use keylane_leases::store::{Answer, Claim, Wish};
 use tokio::time::Instant;
 
-use super::{EtcdLeases, Fresh, TRIES, seconds, token};
 use crate::error::EtcdError;
 use crate::leases::book::CarrierId;
 use crate::leases::calls::{Calls, Left, Made};
+use crate::leases::core::{Core, Fresh, TRIES, seconds, token};
 use crate::link::Connection;
 use crate::seen::{Seen, is_same_leader};
 
@@ -29,7 +29,7 @@ struct Found {
     key_value: KeyValue,
 }
 
-impl EtcdLeases {
+impl Core {
     pub(super) async fn grant_all(
         &self,
         connection: &Connection,

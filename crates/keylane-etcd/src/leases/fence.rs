@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::EtcdLeases;
 use crate::error::EtcdError;
 use crate::leases::book::revision;
-use crate::link::Link;
+use crate::leases::core::Core;
 
 impl EtcdLeases {
     /// Returns a writer for the lease of a key under this token. It does not ask etcd.
@@ -34,8 +34,8 @@ impl EtcdLeases {
     /// ```
     pub fn writer(&self, key: impl AsRef<[u8]>, token: Token) -> FencedWriter {
         FencedWriter {
-            link: Arc::clone(&self.link),
-            name: self.names.lease(key.as_ref()),
+            core: Arc::clone(self.core()),
+            name: self.core().names.lease(key.as_ref()),
             token,
         }
     }
@@ -48,7 +48,7 @@ impl EtcdLeases {
 /// token, and let it refuse a lower one than it has seen.
 #[derive(Clone)]
 pub struct FencedWriter {
-    link: Arc<Link>,
+    core: Arc<Core>,
     name: Vec<u8>,
     token: Token,
 }
@@ -92,7 +92,7 @@ impl FencedWriter {
         let created = revision(self.token);
         let held = Compare::create_revision(self.name.clone(), CompareOp::Equal, created);
         let fenced = Txn::new().when([held]).and_then([TxnOp::txn(txn)]);
-        let connection = self.link.connection().await?;
+        let connection = self.core.link.connection().await?;
         let mut kv = connection.client().kv_client();
         let answer = connection.ask(kv.txn(fenced)).await?;
         if !answer.succeeded() {

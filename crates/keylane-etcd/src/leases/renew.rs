@@ -7,10 +7,10 @@ use keylane_leases::Owner;
 use keylane_leases::store::Claim;
 use tokio::time::Instant;
 
-use super::{EtcdLeases, Fresh, TRIES, by_seconds, token};
 use crate::error::EtcdError;
 use crate::leases::book::revision;
 use crate::leases::calls::{Calls, found};
+use crate::leases::core::{Core, Fresh, TRIES, by_seconds, token};
 use crate::link::Connection;
 use crate::seen::{Seen, is_same_leader};
 
@@ -32,7 +32,7 @@ struct Looked<'a> {
     seen: Vec<Seen>,
 }
 
-impl EtcdLeases {
+impl Core {
     pub(super) async fn renew_all(
         &self,
         connection: &Connection,
