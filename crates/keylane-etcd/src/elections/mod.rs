@@ -17,8 +17,9 @@
 //!
 //! # Histories
 //!
-//! The name of the history is the id of the cluster, and a random text in a key. A process that
-//! sees the revision go back writes a new text: then all others see another history too.
+//! The name of the history is in a key: the id of the cluster, and a random text. A process that
+//! finds another cluster there, or sees the revision go back, writes a new name: then all others
+//! see another history too, and the writes of terms of the old one are refused.
 
 mod board;
 mod desk;
@@ -34,6 +35,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use etcd_client::Txn;
 use keylane_connector::ConfigError;
+use keylane_leader::Term;
 use keylane_leader::store::{
     CandidateId, Election, ElectionStore, Entry, History, Recorded, TermRecord,
 };
@@ -41,7 +43,7 @@ use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
 
 use self::desk::Desk;
-use crate::leases::EtcdLeases;
+use crate::leases::{EtcdLeases, FencedWriter};
 use crate::link::Connection;
 use crate::server::Etcd;
 
@@ -94,6 +96,28 @@ impl EtcdElections {
     /// Returns the leases of the terms, for their [writers](EtcdLeases::writer).
     pub fn leases(&self) -> &EtcdLeases {
         &self.leases
+    }
+
+    /// Returns a writer for a term: etcd refuses its writes when the term has ended, or when etcd
+    /// is in another history than that of the term. It does not ask etcd.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use keylane_etcd::etcd_client::{Txn, TxnOp};
+    /// # use keylane_etcd::{EtcdElections, FencedError};
+    /// # use keylane_leader::Term;
+    ///
+    /// # async fn step(store: &EtcdElections, term: &Term) -> Result<(), FencedError> {
+    /// let billed = Txn::new().and_then([TxnOp::put("billed-until", "2026-11", None)]);
+    /// store.writer(term).commit(billed).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn writer(&self, term: &Term) -> FencedWriter {
+        let history = self.leases.core().names.history();
+        let writer = self.leases.writer(term.key(), term.token());
+        writer.and_value(history, term.history().as_str())
     }
 }
 

@@ -87,15 +87,18 @@ impl Desk {
                 .take_header()
                 .ok_or_else(EtcdError::incomprehensible)?;
             let went_back = calls.seen.answered(before, Some(&header));
-            if let (Ok(_), Some(key)) = (&went_back, &key) {
-                let text = String::from_utf8_lossy(key.value());
-                return Ok(History::new(format!("{:016x}/{text}", header.cluster_id())));
+            let cluster = format!("{:016x}", header.cluster_id());
+            let text = key.as_ref().and_then(|key| key.value_str().ok());
+            let of_here = text.filter(|text| text.starts_with(&cluster));
+            if let (Ok(_), Some(text)) = (&went_back, of_here) {
+                return Ok(History::new(text));
             }
             // If another process is faster, its text is a new one, too.
             let was = key.map_or(0, |key| key.mod_revision());
+            let new = format!("{cluster}/{}", Owner::random());
             let write = Txn::new()
                 .when([Compare::mod_revision(name.clone(), CompareOp::Equal, was)])
-                .and_then([TxnOp::put(name.clone(), Owner::random().as_str(), None)]);
+                .and_then([TxnOp::put(name.clone(), new, None)]);
             calls.anyway(write).await?;
             if let Err(error) = went_back {
                 tracing::warn!(%error, "elections go on in a new history");

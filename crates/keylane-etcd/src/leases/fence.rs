@@ -33,10 +33,12 @@ impl EtcdLeases {
     /// # }
     /// ```
     pub fn writer(&self, key: impl AsRef<[u8]>, token: Token) -> FencedWriter {
+        let name = self.core().names.lease(key.as_ref());
+        let created = revision(token);
         FencedWriter {
             core: Arc::clone(self.core()),
-            name: self.core().names.lease(key.as_ref()),
             token,
+            fence: vec![Compare::create_revision(name, CompareOp::Equal, created)],
         }
     }
 }
@@ -49,15 +51,17 @@ impl EtcdLeases {
 #[derive(Clone)]
 pub struct FencedWriter {
     core: Arc<Core>,
-    name: Vec<u8>,
     token: Token,
+    /// True while the lease is held under its token.
+    fence: Vec<Compare>,
 }
 
 /// The reason why a fenced write was not done.
 #[non_exhaustive]
 #[derive(Debug, Clone, Error)]
 pub enum FencedError {
-    /// The lease is not held under this token any more. Nothing was written.
+    /// The lease is not held under this token any more, or etcd is in another history than that of
+    /// the term. Nothing was written.
     #[error("the lease is not held under the token {token}: acquire it again before you write")]
     Stale {
         /// The token of the writer.
@@ -72,6 +76,12 @@ impl FencedWriter {
     /// Returns the token of the lease.
     pub fn token(&self) -> Token {
         self.token
+    }
+
+    /// Lets etcd compare the value of a key, too.
+    pub(crate) fn and_value(mut self, key: Vec<u8>, value: &str) -> Self {
+        self.fence.push(Compare::value(key, CompareOp::Equal, value));
+        self
     }
 
     /// Commits a transaction if the lease is held. Returns the answer to it, which also says
@@ -89,9 +99,8 @@ impl FencedWriter {
     /// If the future is dropped, the write may be done or not, also later, but only while the lease
     /// is held.
     pub async fn commit(&self, txn: Txn) -> Result<TxnResponse, FencedError> {
-        let created = revision(self.token);
-        let held = Compare::create_revision(self.name.clone(), CompareOp::Equal, created);
-        let fenced = Txn::new().when([held]).and_then([TxnOp::txn(txn)]);
+        let fenced = Txn::new().when(self.fence.clone());
+        let fenced = fenced.and_then([TxnOp::txn(txn)]);
         let connection = self.core.link.connection().await?;
         let mut kv = connection.client().kv_client();
         let answer = connection.ask(kv.txn(fenced)).await?;
@@ -108,7 +117,6 @@ impl FencedWriter {
 impl fmt::Debug for FencedWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FencedWriter")
-            .field("name", &String::from_utf8_lossy(&self.name))
             .field("token", &self.token)
             .finish_non_exhaustive()
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod careers;
 mod conformance;
 mod elections;
 mod faults;
