@@ -81,7 +81,9 @@ impl Process {
 /// The tokens of all writes, in the order in which etcd has executed them.
 async fn writes(operator: &mut Client, namespace: &str) -> Vec<u64> {
     let all = GetOptions::new().with_prefix();
-    let found = operator.get(format!("{namespace}-writes/"), Some(all)).await;
+    let found = operator
+        .get(format!("{namespace}-writes/"), Some(all))
+        .await;
     let mut writes = Vec::from_iter(found.unwrap().kvs().iter().map(|write| {
         let token: u64 = write.value_str().unwrap().parse().unwrap();
         (write.create_revision(), token)
@@ -95,28 +97,39 @@ async fn a_leader_resigns_is_cut_off_and_comes_back_and_no_older_term_writes() {
     each_kind(async |kind| {
         let (server, namespace) = (shared(kind).await, new_namespace());
         let mut operator = client(server).await;
+        let mut last = 0;
+        let mut acts = async |process: &Process| {
+            process.leads().await;
+            until("it has written", async || {
+                let written = writes(&mut operator, &namespace).await.pop();
+                let is_new = written.is_some_and(|token| token > last);
+                last = written.unwrap_or(last).max(last);
+                is_new
+            })
+            .await;
+        };
         let proxy = server.proxy().await.unwrap();
         let first = process(&by(&proxy), &namespace);
-        first.leads().await;
+        acts(&first).await;
         let second = process(&server.url(), &namespace);
         until("it follows", async || second.office.current().is_some()).await;
 
         first.office.resign().unwrap();
-        second.leads().await;
+        acts(&second).await;
         until("the other one follows", async || {
             let leader = first.office.current();
             leader.is_some_and(|leader| leader.leader == *second.office.id())
         })
         .await;
         second.office.hand_to(first.office.id()).unwrap();
-        first.leads().await;
+        acts(&first).await;
 
         proxy.cut();
-        second.leads().await;
+        acts(&second).await;
         proxy.heal();
         sleep(TTL).await;
         second.office.close().await;
-        first.leads().await;
+        acts(&first).await;
         first.office.close().await;
 
         let writes = writes(&mut operator, &namespace).await;
@@ -147,7 +160,10 @@ async fn a_leader_ends_when_the_data_go_back() {
         let ended = async {
             while let Some(event) = events.next().await {
                 let event = format!("{event:?}");
-                if event.contains("OtherHistory") || event.contains("Lost") || event.contains("Failed") {
+                if event.contains("OtherHistory")
+                    || event.contains("Lost")
+                    || event.contains("Failed")
+                {
                     return;
                 }
             }
