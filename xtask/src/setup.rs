@@ -32,7 +32,7 @@ struct Need {
     service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 18] = [
+const NEEDS: [Need; 19] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -102,6 +102,13 @@ const NEEDS: [Need; 18] = [
         purpose: "the tests against PostgreSQL",
         required: true,
         service: Some("postgresql"),
+    },
+    Need {
+        program: "pgbouncer",
+        package: "pgbouncer",
+        purpose: "the tests against PostgreSQL behind a pooler",
+        required: true,
+        service: Some("pgbouncer"),
     },
     Need {
         program: "mariadbd",
@@ -434,7 +441,8 @@ mod tests {
         assert_eq!(
             package_list(&missing),
             "gcc libc6-dev g++ make pkg-config libssl-dev git chromium chromium-driver strace \
-             faketime postgresql mariadb-server redis-server python3-pip etcd-server etcd-client protobuf-compiler libprotobuf-dev \
+             faketime postgresql pgbouncer mariadb-server redis-server python3-pip etcd-server \
+             etcd-client protobuf-compiler libprotobuf-dev \
              default-jdk-headless maven valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
@@ -497,7 +505,10 @@ mod tests {
     fn what_runs_as_a_service_is_stopped_after_its_installation() {
         let services = NEEDS.iter().filter_map(|need| need.service);
         let services: Vec<&str> = services.collect();
-        assert_eq!(services, ["postgresql", "mariadb", "redis-server"]);
+        assert_eq!(
+            services,
+            ["postgresql", "pgbouncer", "mariadb", "redis-server"]
+        );
     }
 
     #[test]

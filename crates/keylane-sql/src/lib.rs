@@ -36,6 +36,7 @@ mod connections;
 mod link;
 mod literals;
 mod migrations;
+mod pooler;
 mod session;
 mod times;
 

@@ -24,6 +24,9 @@ pub use server::Server;
 mod postgres;
 pub use postgres::{PostgreSql, Postgres};
 
+mod bouncer;
+pub use bouncer::{Bouncer, Pooling};
+
 mod standby;
 
 mod dump;

@@ -10,6 +10,7 @@ mod clock;
 mod conformance;
 mod faults;
 mod fencing;
+mod hosts;
 mod lanes;
 mod migrations;
 mod secrets;

@@ -302,11 +302,11 @@ impl Backend for Postgres {
     }
 
     fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>> {
-        Some(super::listen::listen(
-            self.connections.pool.clone(),
-            self.tables.channel(),
-            wake,
-        ))
+        // Notifications would go to any client, and sqlx fails at one that it has not asked for.
+        (!self.connections.shares_sessions()).then(|| {
+            let pool = self.connections.pool.clone();
+            super::listen::listen(pool, self.tables.channel(), wake)
+        })
     }
 }
 
