@@ -10,7 +10,6 @@ use keylane_leader::store::{CandidateId, Election, Entry, Recorded, TermRecord, 
 use keylane_leases::Token;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -47,7 +46,8 @@ const HISTORY: &str = include_str!("sql/history.sql");
 /// A successor's record waits until the transaction has ended.
 const FENCE: &str = include_str!("sql/fence.sql");
 
-/// A copy made without its sequences would draw the tokens of earlier terms again.
+/// A copy made without its sequences would draw the tokens of earlier terms again. A standby has the
+/// sequences of its primary.
 const RAISE: &str = include_str!("sql/raise.sql");
 
 /// How often a waiter looks by itself, as a multiple of how often the next candidate looks in MySQL:
@@ -98,10 +98,8 @@ impl Elections {
 
     /// Raises the counter of tokens above those of all terms and leases.
     pub(super) async fn raise(&self) -> Result<(), SqlError> {
-        let raise = || sqlx::query(sql(&self.texts.raise));
-        let mut lent = Lent::from(&self.connections).await?;
-        let raised = raise().fetch_all(lent.get()).await;
-        lent.end(raised).map(drop)
+        let rows = self.rows(|| sqlx::query(sql(&self.texts.raise))).await;
+        rows.map(drop)
     }
 
     pub(super) async fn enter(
@@ -219,12 +217,10 @@ impl Elections {
         let mut listens = lock(&self.listens);
         // The runtime of an earlier caller may have ended.
         if listens.as_ref().is_none_or(|task| task.is_finished()) {
-            let task: JoinHandle<()> = {
-                let (pool, waiters) = (self.connections.pool.clone(), Arc::clone(&self.waiters));
-                listen(pool, self.channel.clone(), move |heard| {
-                    waiters.tell(heard);
-                })
-            };
+            let (pool, waiters) = (self.connections.pool.clone(), Arc::clone(&self.waiters));
+            let task = listen(pool, self.channel.clone(), move |heard| {
+                waiters.tell(heard);
+            });
             *listens = Some(AbortOnDropHandle::new(task));
         }
     }
