@@ -1,5 +1,5 @@
-//! Elections in PostgreSQL: each call is one statement, and its own transaction. What a call changes
-//! it announces in the same transaction.
+//! Elections in PostgreSQL: each call is one statement, and its own transaction. What a call
+//! changes it announces in the same transaction.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,12 +46,12 @@ const HISTORY: &str = include_str!("sql/history.sql");
 /// A successor's record waits until the transaction has ended.
 const FENCE: &str = include_str!("sql/fence.sql");
 
-/// A copy made without its sequences would draw the tokens of earlier terms again. A standby has the
-/// sequences of its primary.
+/// A copy made without its sequences would draw the tokens of earlier terms again. A standby has
+/// the sequences of its primary.
 const RAISE: &str = include_str!("sql/raise.sql");
 
-/// How often a waiter looks by itself, as a multiple of how often the next candidate looks in MySQL:
-/// while it hears what is announced, and while it does not.
+/// How often a waiter looks by itself, as a multiple of how often the next candidate looks in
+/// MySQL: while it hears what is announced, and while it does not.
 const LOOKS: (u32, u32) = (100, 10);
 
 pub(super) struct Elections {
@@ -198,7 +198,7 @@ impl Elections {
         self.listen();
         let waiting = self.waiters.add(digits(id_of(key)));
         loop {
-            waiting.waits(Waits::ForAll);
+            waiting.waits(Waits::All);
             let (now, ahead) = self.look_as(key, candidate).await?;
             if matters(candidate, seen, &now) {
                 return Ok(());
@@ -269,10 +269,10 @@ fn sql(text: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
 /// Returns what wakes a waiter that has seen this.
 fn waits(candidate: Option<&CandidateId>, now: &Election, ahead: Option<String>) -> Waits {
     let Some(candidate) = candidate else {
-        return Waits::ForTerms;
+        return Waits::Terms;
     };
     let chosen = now.term.as_ref().and_then(|term| columns(&term.stage).1);
-    Waits::ForTurn(Turn {
+    Waits::Turn(Turn {
         candidate: candidate.as_str().to_owned(),
         is_chosen: ahead.is_some() && ahead.as_deref() == chosen,
         ahead,
