@@ -168,13 +168,13 @@ impl SqlElections {
     /// the election. Until your transaction ends, no later term is recorded.
     ///
     /// So what an earlier leader writes is refused, or is committed before the first record of its
-    /// successor. A successor must write nothing before that record. Call it at any point in the transaction, for each transaction. Transactions of
-    /// the same term do not wait for each other. Keep them short: a successor waits for them. End
-    /// those of processes that are paused by `idle_in_transaction_session_timeout` in PostgreSQL,
-    /// `idle_transaction_timeout` in MariaDB, or `wait_timeout` in MySQL.
+    /// successor. A successor must write nothing before that record. Call this at any point in the
+    /// transaction, and in each transaction.
     ///
-    /// Records of the same term wait for them as well. In PostgreSQL a record also waits for those
-    /// that begin while it waits, for as long as there is always one.
+    /// Transactions of the same term do not wait for each other, but all records of the election
+    /// wait for them. In PostgreSQL a record also waits for those that begin while it waits. So keep
+    /// them short. End those of processes that are paused by `idle_in_transaction_session_timeout`
+    /// in PostgreSQL, `idle_transaction_timeout` in MariaDB, or `wait_timeout` in MySQL.
     ///
     /// `history` is the one in which the term was granted: in another history the same token may be
     /// that of another leader. A term that has [ended](keylane_leader::store::Stage::Ended) may not
