@@ -145,6 +145,20 @@ async fn hammer(place: &Place) {
     }
     let records: Vec<_> = tasks.iter().flat_map(|task| task.records.clone()).collect();
     check(&records, scene.look().await.term);
+    come_back_at_once(&scene).await;
+}
+
+/// All have run out, as after a fail-over. Each enters anew, and removes the others.
+async fn come_back_at_once(scene: &Scene) {
+    for _ in 0..cases(20) {
+        let entered = (0..TASKS).map(|number| {
+            let scene = scene.clone();
+            tokio::spawn(async move { scene.enter(&name(number), 0, Duration::ZERO).await })
+        });
+        for entered in join_all(Vec::from_iter(entered)).await {
+            entered.unwrap();
+        }
+    }
 }
 
 /// Each record has replaced another one, none of them two: they are one chain.
