@@ -13,7 +13,7 @@ use super::calls::FENCED;
 use crate::error::RedisError;
 use crate::link::Link;
 
-/// The most words behind the keys of one write: a script passes them on at once.
+/// The most words of one write: a script passes those of a command on at once.
 const MOST_WORDS: usize = 4_000;
 
 /// Commands that the server executes only if the term is still the last one of its election:
@@ -28,6 +28,8 @@ const MOST_WORDS: usize = 4_000;
 /// - In a cluster, all keys must be in the slot of the elections: for elections of `{shop}jobs`,
 ///   keys that have the tag `{shop}`. Otherwise the server answers `CROSSSLOT`.
 /// - Nothing is undone: if a command fails, those before it stay.
+/// - After an error of the connection it is not known whether the commands were executed. They are
+///   not sent again; in a cluster the client may do that, and execute them twice.
 /// - The fence is as durable as the server. A replica that is promoted may lack the record of the
 ///   next term, and so may a server that has lost the end of its log. Set the
 ///   [`history`](Self::history): the server has another one then, and refuses. A primary that is
@@ -98,16 +100,16 @@ impl<'a> FencedWrite<'a> {
     /// # Errors
     ///
     /// [`FencedWriteError::Fenced`] if the term is over: nothing was written, and the caller must
-    /// stop leading. [`FencedWriteError::Redis`] if it is not known, if there are more than some
-    /// 2,000 commands or 4,000 words, or if the server refuses a command: those before it are
-    /// executed.
+    /// stop leading. [`FencedWriteError::Redis`] if the server cannot be reached; if it refuses a
+    /// command, after it has executed those before it; and for more than 4,000 words in all, where
+    /// each command counts two words more than stand behind its key.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the commands are executed as a whole, later, or not at all.
     pub async fn run(self) -> Result<(), FencedWriteError> {
         if self.words.len() > MOST_WORDS {
-            let what = "too many words in a fenced write: split it";
+            let what = "a fenced write has too many words: split it";
             return Err(RedisError::new(ErrorKind::TooLarge, what).into());
         }
         let arguments = |command: &mut Cmd| {

@@ -51,30 +51,33 @@ use crate::server::Redis;
 /// One connection of the process is subscribed to the changes of the namespace. A message has the
 /// whole election, so a candidate that it does not concern sends nothing: when a leader leaves, one
 /// candidate looks, however many wait. When that connection breaks, all look, and again every
-/// second until there is another. A lease that runs out, and an entry that ends, publish nothing.
-/// The next candidate looks when the lease would run out; the next call of a candidate removes an
-/// entry that has ended, and tells the others.
+/// second until there is another. A lease that runs out, and an entry that ends, publish nothing:
+/// a candidate looks when the lease would run out. The next call of any candidate removes an entry
+/// that has ended, and publishes that.
 ///
-/// A user who may not subscribe (`NOPERM`) has a warning in the log, and looks every second. In a
-/// cluster it is a subscription of one node, which has the messages of all.
+/// A user without the right to the channel looks every second, and a warning in the log says so. In
+/// a cluster one node is subscribed to, which has the messages of all.
 ///
 /// # Histories
 ///
-/// [`history`](ElectionStore::history) is the replication id of the server (`master_replid` of `INFO
-/// replication`), in a cluster that of the node with the slot of the namespace. A leader that sees
-/// another id stops.
+/// [`history`](ElectionStore::history) is the replication id of the server (`master_replid` of
+/// `INFO replication`), in a cluster that of the node with the slot of the namespace.
 ///
-/// | another id | the same id |
+/// | what happens | history |
 /// | --- | --- |
-/// | a replica is promoted, by hand, by Sentinel or in a cluster | its replicas end and come back |
-/// | the server starts again, with whatever it has on its disk | the network fails, without a failover |
-/// | the slot of the namespace moves to another node | `FLUSHALL`: the records are gone, so fenced writes are refused |
-/// | the first replica is attached; or the last one is away for longer than `repl-backlog-ttl`, an hour by default | |
+/// | a replica is promoted: by hand, by Sentinel, in a cluster | another |
+/// | the server starts again, with or without its data | another |
+/// | the slot of the namespace moves to another node | another |
+/// | the first replica is attached, or none is there for longer than `repl-backlog-ttl` | another |
+/// | other replicas come, end and come back; another node of the cluster fails over | the same |
+/// | a primary is cut off, and others promote a replica | the same there, another here |
+/// | `FLUSHALL` | the same, but no record is left: fenced writes are refused |
 ///
-/// Nothing is lost in the lower rows on the left: a leader stops without need. Set
-/// `repl-backlog-ttl 0` to avoid the last one. A primary that is cut off keeps its id, and its
-/// leader goes on until its lease cannot be renewed. A user who may not call `INFO` (`-info`) is
-/// given `unknown` for ever: then only the tokens protect, as for leases.
+/// A leader that sees another history stops. In the third and the fourth row that is without need.
+/// The last replica may be away for an hour, the default of `repl-backlog-ttl`; 0 is for ever.
+///
+/// A user who may not call `INFO` has the history `unknown` for ever. Then only the tokens
+/// protect, as far as they do for [`RedisLeases`].
 ///
 /// # Cancel safety
 ///

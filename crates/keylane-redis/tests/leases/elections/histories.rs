@@ -125,6 +125,13 @@ async fn the_first_replica_makes_another_history_and_the_next_ones_do_not() {
         first.start_again().await.unwrap();
         follows(&first).await;
         assert_eq!(history(&store).await, with_one, "{kind}");
+        // No replica is there for longer than the backlog is kept for one.
+        first.kill().await.unwrap();
+        execute(&server, "CONFIG SET repl-backlog-ttl 1").await;
+        until_async("the backlog is gone", async || {
+            history(&store).await != with_one
+        })
+        .await;
     })
     .await;
 }
