@@ -8,16 +8,16 @@ use keylane_leases::Token;
 use redis::Cmd;
 use thiserror::Error;
 
-use super::RedisElections;
 use super::calls::FENCED;
 use crate::error::RedisError;
 use crate::link::Link;
+use crate::reconnecting_link::ReconnectingLink;
 
 /// The most words of one write: a script passes those of a command on at once.
 const MOST_WORDS: usize = 4_000;
 
 /// Commands that the server executes only if the term is still the last one of its election:
-/// [`RedisElections::fenced`].
+/// [`RedisElections::fenced`](crate::RedisElections::fenced).
 ///
 /// The record of the term and the commands are in one script. So once the next leader has recorded
 /// its term, no write of this one is executed, however late it comes. The same is true once this
@@ -37,7 +37,7 @@ const MOST_WORDS: usize = 4_000;
 ///   with it.
 #[must_use = "nothing is written before `run`"]
 pub struct FencedWrite<'a> {
-    elections: &'a RedisElections,
+    link: &'a ReconnectingLink,
     /// The key of the record.
     record: Vec<u8>,
     token: Token,
@@ -61,9 +61,9 @@ pub enum FencedWriteError {
 }
 
 impl<'a> FencedWrite<'a> {
-    pub(super) fn new(elections: &'a RedisElections, record: Vec<u8>, token: Token) -> Self {
+    pub(super) fn new(link: &'a ReconnectingLink, record: Vec<u8>, token: Token) -> Self {
         Self {
-            elections,
+            link,
             record,
             token,
             history: String::new(),
@@ -72,7 +72,7 @@ impl<'a> FencedWrite<'a> {
         }
     }
 
-    /// Also requires that the server is in the history of the grant; it is not looked at by default.
+    /// Also requires that the server is in the history of the grant. By default any will do.
     pub fn history(mut self, history: &History) -> Self {
         self.history = history.as_str().to_owned();
         self
@@ -119,9 +119,8 @@ impl<'a> FencedWrite<'a> {
             command.arg(&self.words);
         };
         // It is not repeated: it may be executed although there was no answer.
-        let link = self.elections.leases.link();
         let run = async |link: &mut Link| FENCED.run(link, arguments).await;
-        match link.with(run).await? {
+        match self.link.with(run).await? {
             true => Ok(()),
             false => Err(FencedWriteError::Fenced),
         }

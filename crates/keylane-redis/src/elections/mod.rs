@@ -152,7 +152,7 @@ impl RedisElections {
     /// }
     /// ```
     pub fn fenced(&self, key: impl AsRef<[u8]>, token: Token) -> FencedWrite<'_> {
-        FencedWrite::new(self, self.names.record(key.as_ref()), token)
+        FencedWrite::new(self.leases.link(), self.names.record(key.as_ref()), token)
     }
 
     /// Runs a script with the keys of an election. Executing it twice does no harm.

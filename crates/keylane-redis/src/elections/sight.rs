@@ -23,7 +23,7 @@ impl From<&Election> for Sight {
 }
 
 impl Sight {
-    /// Whether a candidate must look, or for `None` a watcher, if it has seen the election so and it
+    /// Whether a candidate must look, or for `None` a watcher, that has seen the election so, if it
     /// is now as `self`. What the leader does matters to the next candidate alone.
     pub(super) fn concerns(&self, candidate: Option<&CandidateId>, seen: &Self) -> bool {
         let Some(candidate) = candidate else {
