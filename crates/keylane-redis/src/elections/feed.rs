@@ -23,7 +23,7 @@ use crate::reconnecting_link::ReconnectingLink;
 
 /// How often a waiter looks while the connection works: a node that is cut off from its cluster
 /// takes subscriptions and has no messages.
-const SELDOM: Duration = Duration::from_secs(30);
+const SELDOM: Duration = Duration::from_secs(60);
 
 /// How often it looks without a connection.
 const OFTEN: Duration = Duration::from_secs(1);
