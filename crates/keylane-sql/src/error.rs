@@ -1,6 +1,7 @@
 //! Errors, none of which shows a password.
 
 pub use keylane_connector::ErrorKind;
+use keylane_leases::Token;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
@@ -94,6 +95,33 @@ pub enum CommitError {
     Sql(#[from] SqlError),
 }
 
+/// The reason why a transaction may not write for a term.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone)]
+pub enum FenceError {
+    /// Another term is the last one of the election, or the term has ended, or the database has
+    /// another history: nothing may be written.
+    #[error("{}", fenced(*token, *last))]
+    Fenced {
+        /// The token of the term for which the transaction was to write.
+        token: Token,
+        /// The token of the last term; `None` if there is none. It may be the same, in another
+        /// history, or of a term that has ended.
+        last: Option<Token>,
+    },
+    /// The database reports an error.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+}
+
+fn fenced(token: Token, last: Option<Token>) -> String {
+    let last = last.map_or("none".to_owned(), |last| last.to_string());
+    format!(
+        "the term of token {token} may not write (the last recorded one has {last}): roll the \
+         transaction back, and stop leading"
+    )
+}
+
 /// An error of the database, or of the connection to it.
 #[derive(Debug, Clone, Error)]
 #[error("{kind}: {message}")]
@@ -149,6 +177,13 @@ impl SqlError {
                 "{why}; promote it, set `default_transaction_read_only` or `read_only` to off, or \
                  connect to the primary"
             ),
+        }
+    }
+
+    pub(crate) fn other(message: &str) -> Self {
+        Self {
+            kind: ErrorKind::Other,
+            message: message.to_owned(),
         }
     }
 

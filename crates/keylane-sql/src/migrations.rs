@@ -38,6 +38,10 @@ const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("sql/3_postgres.sql"),
         mysql: include_str!("sql/3_mysql.sql"),
     },
+    Migration {
+        postgres: include_str!("sql/4_postgres.sql"),
+        mysql: include_str!("sql/4_mysql.sql"),
+    },
 ];
 
 /// Returns the version that this program needs.

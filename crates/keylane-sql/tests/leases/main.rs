@@ -8,6 +8,7 @@ mod support;
 
 mod clock;
 mod conformance;
+mod elections;
 mod faults;
 mod fencing;
 mod lanes;
