@@ -52,7 +52,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    fn start(&self, journal: &Path) -> Process {
+    pub(crate) fn start(&self, journal: &Path) -> Process {
         let variables = [(JOURNAL, journal.as_os_str()), (TASK, self.task.as_ref())];
         Process::start(self.test, variables)
     }
