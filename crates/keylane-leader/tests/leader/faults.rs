@@ -207,3 +207,92 @@ async fn candidates_wait_for_a_store_that_is_away() {
     a.close().await;
     assert_eq!(log.count("hands over"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_successor_of_a_hand_over_that_overran_waits() {
+    for act in [Act::Hang, Act::Panic] {
+        let (store, log) = (Arc::<Faulty>::default(), Log::default());
+        let waits = Lost::Wait(20 * SECOND);
+        let (here, there) = (process(&store), process(&store));
+        let mut script = Script::new("a", &log);
+        script.hand_over.push_back(act);
+        let a = candidate(&here, "a").run(script).unwrap();
+        log.until("a executes").await;
+        let built = candidate(&there, "b").lost(waits);
+        let b = built.run(Script::new("b", &log)).unwrap();
+        let mut events = b.events();
+        tokio::time::sleep(SECOND).await;
+        a.close().await;
+        until(&mut events, |event| matches!(event, Event::Elected(_))).await;
+        let elected = tokio::time::Instant::now();
+        log.until("b inaugurates").await;
+        assert!(elected.elapsed() >= 20 * SECOND);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_whose_answer_was_lost_waits() {
+    // What it has replaced is not known then: the leader before may have been lost.
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    let waits = Lost::Wait(20 * SECOND);
+    store.change(|faults| faults.lost_records = 1);
+    let elections = process(&store);
+    let built = candidate(&elections, "a").lost(waits);
+    let _a = built.run(Script::new("a", &log)).unwrap();
+    let began = tokio::time::Instant::now();
+    log.until("a inaugurates").await;
+    assert!(began.elapsed() >= 20 * SECOND);
+}
+
+/// Two threads: one stands still, as a process does after SIGSTOP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_stood_still_does_nothing_more() {
+    use keylane_leader::{Career, End, Stop, Term};
+    struct Blocks(Log);
+    impl Career for Blocks {
+        type Error = String;
+        async fn inaugurate(&mut self, _: &Term) -> Result<(), String> {
+            Ok(())
+        }
+        async fn execute(&mut self, term: &Term, _: Stop) -> Result<(), String> {
+            self.0.add("executes");
+            // Longer than the term lasts, and without an await: nothing can be renewed.
+            let until = std::time::Instant::now() + Duration::from_millis(500);
+            while std::time::Instant::now() < until || term.check().is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            tokio::task::yield_now().await;
+            self.0.add("goes on");
+            Ok(())
+        }
+        async fn hand_over(&mut self, _: &Term, why: End) {
+            self.0.add(why.to_string());
+        }
+    }
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    let here = std::thread::spawn({
+        let (store, log) = (Arc::clone(&store), log.clone());
+        move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.unwrap().block_on(async {
+                let elections = process(&store);
+                let built = candidate(&elections, "a").ttl(Duration::from_millis(300));
+                let a = built.run(Blocks(log.clone())).unwrap();
+                log.until("the term was lost").await;
+                a.close().await;
+            });
+        }
+    });
+    log.until("executes").await;
+    let built = candidate(&process(&store), "b").ttl(Duration::from_millis(300));
+    let b = built.run(Script::new("b", &log)).unwrap();
+    log.until("b executes").await;
+    tokio::task::spawn_blocking(move || here.join())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(log.count("goes on"), 0, "{:?}", log.lines());
+    b.close().await;
+}
