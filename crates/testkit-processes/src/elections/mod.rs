@@ -23,7 +23,7 @@ pub use worker::Candidacy;
 mod scene;
 
 mod trial;
-pub use trial::Trial;
+pub use trial::{Trial, WORKERS};
 
 mod court;
 pub use court::Tenure;

@@ -1,5 +1,6 @@
 //! What an election needs of a store: written for each of them.
 
+use std::fmt;
 use std::future::Future;
 
 use keylane_leader::Term;
@@ -53,6 +54,13 @@ pub enum Answer {
 }
 
 /// A write of a leader.
+///
+/// ```
+/// use testkit_processes::elections::Write;
+///
+/// let write = Write { token: 7, number: 1 };
+/// assert_eq!(Write::parse(&write.to_string()), Some(write));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Write {
     /// The token of its term.
@@ -68,4 +76,20 @@ pub struct Written {
     pub fenced: Vec<Write>,
     /// Its twin.
     pub plain: Vec<Write>,
+}
+
+impl Write {
+    /// Reads what `to_string` writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (token, number) = text.split_once('/')?;
+        let (token, number) = (token.parse().ok()?, number.parse().ok()?);
+        Some(Self { token, number })
+    }
+}
+
+/// The token and the number: `7/1`.
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.token, self.number)
+    }
 }

@@ -3,19 +3,23 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use keylane_testkit::scenario::{Random, until};
+use keylane_testkit::scenario::{Random, repeats, until};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::record::Event;
 use super::scene::{Leading, Scene};
+use super::verdict::CHANGES;
 use super::worker::{Candidacy, RESIGN, hand_to};
 use super::{Cut, Fault, Site, Verdict};
 use crate::trial::Workers;
 use crate::{Journal, Process, Reader, now};
 
 /// How many candidates there are.
-const WORKERS: usize = 3;
+pub const WORKERS: usize = 3;
+
+/// How often something is done to a leader, unless set otherwise.
+const FEW: u64 = 12;
 
 /// The rank of a candidate that has none of its own.
 const RANK: u16 = u16::MAX;
@@ -64,17 +68,22 @@ impl<'a, S: Site> Trial<'a, S> {
         trial
     }
 
-    /// Does all that to leaders, one after the other, ends the election, and judges it.
+    /// Does these things to leaders by chance, 12 in all, or as often as the environment variable
+    /// `KEYLANE_CHANGES` says. Then it ends the election, and judges it.
+    ///
+    /// With the variable it is a soak: it also judges how long the changes take.
     ///
     /// # Panics
     ///
     /// Panics if there is no leader within two minutes, or a worker fails.
-    pub async fn run(mut self, faults: &[Fault], random: &mut Random) -> Verdict {
-        for fault in faults {
+    pub async fn changes(mut self, of: &[Fault]) -> Verdict {
+        let mut random = Random::new(38);
+        let count = repeats(CHANGES, FEW);
+        for fault in Fault::draw(of, count, &mut random) {
             let (at, leader) = self.settled(now()).await;
             // At any moment of its work.
             sleep(Duration::from_millis(random.below(40))).await;
-            self.disturb(*fault, at, leader, random).await;
+            self.disturb(fault, at, leader, &mut random).await;
         }
         self.settled(now()).await;
         for worker in std::mem::take(&mut self.workers) {

@@ -8,6 +8,9 @@ use super::court::Court;
 use super::{Fault, Gaps, Tenure, Write, Written};
 use crate::Entry;
 
+/// How much longer than a term a change may take on a machine that is busy.
+const GENEROUS: Duration = Duration::from_secs(30);
+
 /// What leaders did while a test disturbed them, in figures.
 ///
 /// A process that was paused cannot know that its term is over: the step that it was about to make
@@ -112,6 +115,20 @@ impl Verdict {
         assert!(self.accepted > 0, "nothing was written");
     }
 
+    /// In a soak, which has `KEYLANE_CHANGES`: [`assert_prompt`](Self::assert_prompt). Without it,
+    /// successors must only come within this time and half a minute.
+    ///
+    /// # Panics
+    ///
+    /// Panics if one came later.
+    pub fn assert_in_time(&self, ttl: Duration) {
+        let longest = self.gaps.quantile(|_| true, 100);
+        match std::env::var_os(CHANGES) {
+            Some(_) => self.assert_prompt(ttl),
+            None => assert!(longest <= ttl + GENEROUS, "{longest:?} without a leader"),
+        }
+    }
+
     /// Fails if a successor came late: in one of a hundred cases, later than a time to live and a
     /// second after the last leader was killed or paused, or 100 ms after it resigned.
     ///
@@ -127,6 +144,9 @@ impl Verdict {
         assert!(orderly <= limit, "{orderly:?} after a leader resigned");
     }
 }
+
+/// The variable that makes a trial a soak: how many changes it has.
+pub(super) const CHANGES: &str = "KEYLANE_CHANGES";
 
 /// Returns the writes that come after one of a later term.
 fn stale(writes: &[Write]) -> Vec<Write> {
