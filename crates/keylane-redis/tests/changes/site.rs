@@ -9,8 +9,8 @@ use keylane_leader::Term;
 use keylane_redis::{FencedWriteError, Redis, RedisElections};
 use redis::aio::ConnectionManager;
 use testkit_processes::elections::{Answer, Candidacy, Cut, Sink, Site, WORKERS, Write, Written};
-use testkit_servers::{Fsync, RedisKind};
 use testkit_servers::proxy::Proxy;
+use testkit_servers::{Fsync, RedisKind};
 
 const NAMESPACE: &str = "jobs";
 const FENCED: &str = "fenced";
@@ -27,7 +27,11 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) async fn start(kind: RedisKind) -> Self {
         let server = testkit_servers::Redis::builder(kind);
-        let server = server.appendfsync(Fsync::EverySecond).start().await.unwrap();
+        let server = server
+            .appendfsync(Fsync::EverySecond)
+            .start()
+            .await
+            .unwrap();
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
         let proxies = join_all((0..WORKERS).map(|_| Proxy::to(to))).await;
         Self {

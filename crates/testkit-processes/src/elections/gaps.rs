@@ -20,13 +20,29 @@ impl Gaps {
         Self(of)
     }
 
-    /// Returns the value that this share of the gaps after such faults, in percent, does not
-    /// exceed; zero if there are none.
-    pub fn quantile(&self, is_one: impl Fn(Fault) -> bool, share: usize) -> Duration {
+    /// Returns the longest one; zero if there are none.
+    pub fn longest(&self) -> Duration {
+        self.of(|_| true).last().copied().unwrap_or_default()
+    }
+
+    /// Returns those after such faults that are longer than this limit, if they are more than one in
+    /// a hundred. One is always allowed.
+    pub fn late(&self, is_one: impl Fn(Fault) -> bool, limit: Duration) -> Vec<Duration> {
+        let mut gaps = self.of(is_one);
+        let allowed = (gaps.len() / 100).max(1);
+        let late = gaps.split_off(gaps.partition_point(|gap| *gap <= limit));
+        match late.len() > allowed {
+            true => late,
+            false => Vec::new(),
+        }
+    }
+
+    /// Ascending.
+    fn of(&self, is_one: impl Fn(Fault) -> bool) -> Vec<Duration> {
         let of = self.0.iter().filter(|(fault, _)| is_one(**fault));
         let mut gaps: Vec<Duration> = of.flat_map(|(_, gaps)| gaps).copied().collect();
         gaps.sort_unstable();
-        crate::verdict::quantile(&gaps, share)
+        gaps
     }
 }
 
