@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane_leases::error::OpenError;
 use keylane_leases::{Leases, Settings};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -47,10 +48,11 @@ struct Shared {
     store: Arc<dyn ElectionStore>,
     leases: Leases,
     history: watch::Receiver<Option<History>>,
+    runtime: Handle,
 }
 
 impl Elections {
-    /// Opens the elections of this store. Tasks run in the runtime of the caller.
+    /// Opens the elections of this store. Candidates and watchers run in the runtime of the caller.
     ///
     /// # Errors
     ///
@@ -58,21 +60,19 @@ impl Elections {
     pub fn open(store: Arc<dyn ElectionStore>) -> Result<Self, OpenError> {
         let leases = Leases::open_with(Arc::clone(&store) as _, Settings::new())?;
         let (sender, history) = watch::channel(None);
-        tokio::spawn(look_at_history(Arc::downgrade(&store), sender));
+        let runtime = Handle::current();
+        runtime.spawn(look_at_history(Arc::downgrade(&store), sender));
         Ok(Self {
             shared: Arc::new(Shared {
                 store,
                 leases,
                 history,
+                runtime,
             }),
         })
     }
 
-    /// Follows an election without being a candidate.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside a Tokio runtime.
+    /// Follows an election without being a candidate, until the last clone of the watch is dropped.
     pub fn watch(&self, election: impl AsRef<str>) -> LeaderWatch {
         LeaderWatch::new(self, key_of(election.as_ref()))
     }
@@ -92,6 +92,10 @@ impl Elections {
 
     pub(crate) fn leases(&self) -> &Leases {
         &self.shared.leases
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.shared.runtime
     }
 
     /// Returns the history of the store, as it was seen last.

@@ -11,9 +11,6 @@ pub use keylane_leases::error::{LeaseLost, OpenError, StoreError};
 #[non_exhaustive]
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
 pub enum CandidateError {
-    /// `run` was called outside a Tokio runtime.
-    #[error("no Tokio runtime here: call `run` inside one, for example under `#[tokio::main]`")]
-    NoRuntime,
     /// The time to live is shorter than 100 milliseconds or longer than a day.
     #[error(
         "the time to live of a term must be from {SHORTEST_TTL:?} to {LONGEST_TTL:?}, but is {0:?}"

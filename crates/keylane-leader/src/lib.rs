@@ -15,6 +15,14 @@
 mod career;
 pub use career::{Career, End, Following, Stop, Term};
 
+mod lanes;
+pub use lanes::TermLanes;
+
+#[cfg(feature = "consume")]
+mod consuming;
+#[cfg(feature = "consume")]
+pub use consuming::{Consuming, consuming};
+
 mod office;
 pub use office::{Candidate, CandidateBuilder, Office};
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_leases::Owner;
-use tokio::runtime::Handle;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
@@ -150,17 +149,17 @@ impl CandidateBuilder {
         self
     }
 
-    /// Starts the candidate, in the runtime of the caller.
+    /// Starts the candidate, in the runtime in which its elections were opened.
     ///
     /// # Errors
     ///
-    /// [`CandidateError`] for a setting that is out of range, and outside a Tokio runtime.
+    /// [`CandidateError`] for a setting that is out of range.
     pub fn run(self, career: impl Career) -> Result<Office, CandidateError> {
         self.settings.check()?;
         let Some(id) = CandidateId::new(self.id.clone()) else {
             return Err(CandidateError::Id(self.id));
         };
-        let runtime = Handle::try_current().map_err(|_| CandidateError::NoRuntime)?;
+        let runtime = self.elections.runtime().clone();
         let (leader, seen) = watch::channel(None);
         let (events, _) = broadcast::channel(KEPT);
         let (_ended, has_ended) = watch::channel(());

@@ -358,6 +358,14 @@ impl Task {
     }
 }
 
+impl Drop for Task {
+    fn drop(&mut self) {
+        // Also if its runtime has ended. The lease is released as it is dropped.
+        self.orders.set(Name::Over);
+        self.leader.send_replace(None);
+    }
+}
+
 /// Waits until the store is in another history than the term.
 async fn another_history(history: &mut watch::Receiver<Option<History>>, term: Option<&Term>) {
     let Some(term) = term else {

@@ -25,7 +25,8 @@ pub struct LeaderWatch(watch::Receiver<Option<Following>>);
 impl LeaderWatch {
     pub(crate) fn new(elections: &Elections, key: Bytes) -> Self {
         let (sender, receiver) = watch::channel(None);
-        tokio::spawn(follow(elections.clone(), key, sender));
+        let follows = follow(elections.clone(), key, sender);
+        elections.runtime().spawn(follows);
         Self::of(receiver)
     }
 

@@ -13,7 +13,7 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, FromRedisValue, Pipeline, ProtocolVersion,
-    RedisFuture, RedisResult, Value, cmd, make_extension_error,
+    RedisFuture, RedisResult, Value, cmd, from_redis_value, make_extension_error,
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -160,6 +160,25 @@ impl Link {
         let what =
             format!("{types}: remove the key of another program, or use another name: {why}");
         make_extension_error(WRONG_TYPE.to_owned(), Some(what))
+    }
+
+    /// Sends a command to each node of a cluster that is connected, primaries and replicas. Returns
+    /// the answers with the addresses of the nodes, without those of nodes that refuse.
+    pub(crate) async fn ask_nodes<T: FromRedisValue>(
+        &mut self,
+        command: Cmd,
+    ) -> Result<Vec<(String, T)>, RedisError> {
+        let Connection::Cluster(link) = &mut self.connection else {
+            return Ok(Vec::new());
+        };
+        let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllNodes, None));
+        let answers = link.route_command(command, all).await?;
+        let answers: Vec<(String, Value)> =
+            from_redis_value(answers).map_err(redis::RedisError::from)?;
+        let answers = answers.into_iter();
+        let answers =
+            answers.filter_map(|(node, answer)| Some((node, from_redis_value(answer).ok()?)));
+        Ok(answers.collect())
     }
 
     /// Asks the server, or any primary of the cluster, for an answer.

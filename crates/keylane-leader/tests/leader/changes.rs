@@ -226,3 +226,25 @@ async fn a_thousand_careers_share_one_keeper() {
         "{calls} calls to renew 1,000 terms for a minute"
     );
 }
+
+#[test]
+fn all_that_is_not_async_works_outside_a_runtime() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    let elections = runtime.block_on(async { process(&store) });
+    let office = run(&elections, "a", &log);
+    let watch = elections.watch("billing");
+    runtime.block_on(log.until("a executes"));
+    let mut events = office.events();
+    office.resign().unwrap();
+    runtime.block_on(until(&mut events, |event| matches!(event, Event::Standing)));
+    drop((watch, office));
+    // The runtime ends before what it ran.
+    let office = run(&elections, "b", &log);
+    runtime.block_on(log.until("b executes"));
+    assert!(office.leads());
+    drop(runtime);
+    assert!(!office.leads());
+    assert_eq!(office.resign(), Err(CommandError::Over));
+    drop(run(&elections, "c", &log));
+}

@@ -256,12 +256,15 @@ async fn a_process_that_stood_still_does_nothing_more() {
         }
         async fn execute(&mut self, term: &Term, _: Stop) -> Result<(), String> {
             self.0.add("executes");
-            // Longer than the term lasts, and without an await: nothing can be renewed.
-            let until = std::time::Instant::now() + Duration::from_millis(500);
-            while std::time::Instant::now() < until || term.check().is_ok() {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            tokio::task::yield_now().await;
+            // Blocks the only thread for longer than the term lasts: nothing can be renewed.
+            let term = term.clone();
+            tokio::spawn(async move {
+                let until = std::time::Instant::now() + Duration::from_millis(500);
+                while std::time::Instant::now() < until || term.check().is_ok() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+            tokio::time::sleep(Duration::from_millis(20)).await;
             self.0.add("goes on");
             Ok(())
         }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod changes;
+#[cfg(feature = "consume")]
+mod consuming;
 mod faults;
 mod phases;
 mod support;
