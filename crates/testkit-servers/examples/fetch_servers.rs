@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use testkit_servers::{RedisKind, ServerError, kafka, redis};
+use testkit_servers::{EtcdKind, RedisKind, ServerError, etcd, kafka, redis};
 
 fn main() -> ExitCode {
     match fetch() {
@@ -22,6 +22,20 @@ fn fetch() -> Result<(), ServerError> {
     present(format_args!("Kafka {}", kafka::VERSION), fetch_kafka()?);
     for kind in RedisKind::ALL {
         present(kind, redis::fetch(kind)?);
+    }
+    for kind in EtcdKind::ALL {
+        fetch_etcd(kind)?;
+    }
+    Ok(())
+}
+
+/// The tests do without the version that Go builds, where there is no Go.
+fn fetch_etcd(kind: EtcdKind) -> Result<(), ServerError> {
+    match etcd::fetch(kind) {
+        Err(ServerError::Missing { what: "go" }) => {
+            println!("note: {kind} is left out, because go is missing: it is built from source");
+        }
+        fetched => present(kind, fetched?),
     }
     Ok(())
 }
