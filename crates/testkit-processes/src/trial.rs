@@ -145,6 +145,24 @@ impl Trial {
         *process = self.workers.start(&self.path);
     }
 
+    /// Pauses a worker. When this returns, it does not run.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it has ended by itself.
+    pub async fn pause_worker(&self, worker: usize) {
+        self.processes[worker % self.workers.count].pause().await;
+    }
+
+    /// Lets a paused worker go on.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is gone.
+    pub fn resume_worker(&self, worker: usize) {
+        self.processes[worker % self.workers.count].resume();
+    }
+
     /// Waits until a message of every key is done that was sent after the last fault.
     ///
     /// # Panics

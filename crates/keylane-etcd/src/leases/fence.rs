@@ -80,7 +80,8 @@ impl FencedWriter {
 
     /// Lets etcd compare the value of a key, too.
     pub(crate) fn and_value(mut self, key: Vec<u8>, value: &str) -> Self {
-        self.fence.push(Compare::value(key, CompareOp::Equal, value));
+        self.fence
+            .push(Compare::value(key, CompareOp::Equal, value));
         self
     }
 

@@ -81,7 +81,9 @@ impl Process {
 /// The tokens of all writes, in the order in which etcd has executed them.
 async fn writes(operator: &mut Client, namespace: &str) -> Vec<u64> {
     let all = GetOptions::new().with_prefix();
-    let found = operator.get(format!("{namespace}-writes/"), Some(all)).await;
+    let found = operator
+        .get(format!("{namespace}-writes/"), Some(all))
+        .await;
     let mut writes = Vec::from_iter(found.unwrap().kvs().iter().map(|write| {
         let token: u64 = write.value_str().unwrap().parse().unwrap();
         (write.create_revision(), token)
@@ -147,7 +149,10 @@ async fn a_leader_ends_when_the_data_go_back() {
         let ended = async {
             while let Some(event) = events.next().await {
                 let event = format!("{event:?}");
-                if event.contains("OtherHistory") || event.contains("Lost") || event.contains("Failed") {
+                if event.contains("OtherHistory")
+                    || event.contains("Lost")
+                    || event.contains("Failed")
+                {
                     return;
                 }
             }

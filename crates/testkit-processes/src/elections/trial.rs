@@ -117,7 +117,7 @@ impl<'a, S: Site> Trial<'a, S> {
                 Event::Paused.write(&self.journal, [process, 0, 0]);
                 self.workers[at].pause().await;
                 self.succeeded(leader).await;
-                sleep(Duration::from_millis(random.below(200))).await;
+                later(random).await;
                 Event::Resumed.write(&self.journal, [process, 0, 0]);
                 self.workers[at].resume();
             }
@@ -133,8 +133,8 @@ impl<'a, S: Site> Trial<'a, S> {
                 self.succeeded(leader).await;
             }
             Fault::Rank => self.better_rank(at, other, leader).await,
-            Fault::Cut => self.cut(fault, Cut::Both, at, leader).await,
-            Fault::CutAnswers => self.cut(fault, Cut::Answers, at, leader).await,
+            Fault::Cut => self.cut(fault, Cut::Both, at, leader, random).await,
+            Fault::CutAnswers => self.cut(fault, Cut::Answers, at, leader, random).await,
             Fault::Restart => {
                 self.fault(fault, leader, 0);
                 self.site.restart().await;
@@ -164,10 +164,18 @@ impl<'a, S: Site> Trial<'a, S> {
         self.succeeded(leader).await;
     }
 
-    async fn cut(&mut self, fault: Fault, cut: Cut, at: usize, leader: Leading) {
+    async fn cut(
+        &mut self,
+        fault: Fault,
+        cut: Cut,
+        at: usize,
+        leader: Leading,
+        random: &mut Random,
+    ) {
         self.fault(fault, leader, 0);
         self.site.cut(at, cut);
         self.succeeded(leader).await;
+        later(random).await;
         self.site.heal(at);
     }
 
@@ -217,4 +225,9 @@ impl<'a, S: Site> Trial<'a, S> {
         }
         &self.scene
     }
+}
+
+/// Waits until the successor has probably written.
+async fn later(random: &mut Random) {
+    sleep(Duration::from_millis(50 + random.below(150))).await;
 }

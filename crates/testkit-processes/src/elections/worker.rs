@@ -19,10 +19,10 @@ pub(super) const ELECTION: &str = "billing";
 
 /// How long a worker computes before each write. It blocks a thread, so a pause mostly falls into
 /// it, and the write is sent when the process goes on.
-const COMPUTES: Duration = Duration::from_millis(10);
+const COMPUTES: Duration = Duration::from_millis(20);
 
 /// How long it waits after each write.
-const PACE: Duration = Duration::from_millis(5);
+const PACE: Duration = Duration::from_millis(2);
 
 /// How long a candidate rests after its term.
 const REST: Duration = Duration::from_millis(100);
