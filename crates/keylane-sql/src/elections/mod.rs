@@ -9,20 +9,19 @@
 // Each call is one transaction: one statement in PostgreSQL, and one text of several statements in
 // MySQL and MariaDB.
 //
-// - *What a record has replaced is exact.* Whoever writes a record has locked its row, and answers
-//   what it found there then: the first term of a new leader depends on whether the one before it
+// - *What a record has replaced is exact.* A call that writes a record has locked its row, and
+//   returns what it found there then: what a new leader does depends on whether the term before it
 //   has ended. So two records never replace the same one.
-// - *Our transactions do not deadlock with each other.* A record locks the row of the term, and then
-//   that of one candidate. To enter, or to withdraw, locks the row of one candidate. Whatever
-//   removes candidates that have run out holds no row for which others wait: it passes by the rows
-//   that are locked, in PostgreSQL, or locks them in their order in a transaction of its own. A
-//   fence locks the row of the term only, shared.
+// - *Our transactions do not deadlock with each other.* A record locks the row of the term, and
+//   then that of one candidate. To enter, or to withdraw, locks the row of one candidate. To remove
+//   candidates that have run out, PostgreSQL passes by the rows that are locked; MySQL locks them
+//   in their order, in a transaction of its own. A fence locks the row of the term only, shared.
 // - *In PostgreSQL each change is announced* by the transaction that makes it (`waiters.rs`). An
 //   announcement says what has changed, and not what is so now: two transactions that do not see
 //   each other could not say that. One connection listens for all waiters of the store, outside the
 //   pool. Each candidate waits for the one right before it, so a change makes one of them look.
-// - *A waiter misses nothing.* It can be woken by everything from before its look on, and by what
-//   concerns it from after the look on. When the listener begins, and begins again after it was
+// - *A waiter misses nothing.* From before its look on every change wakes it, and from after the
+//   look on what concerns it does. When the listener begins, and begins again after it was
 //   lost, all waiters look.
 
 mod fence;
@@ -50,6 +49,8 @@ use crate::transaction::{Either, InTransaction};
 /// How often the next candidate looks, unless set otherwise.
 const POLL: Duration = Duration::from_millis(50);
 
+const SHORTEST_POLL: Duration = Duration::from_millis(1);
+
 /// Elections in PostgreSQL, MySQL or MariaDB: the store for one leader across processes.
 ///
 /// Only the clock of the database server decides when a lease ends and when a silent candidate is
@@ -57,31 +58,33 @@ const POLL: Duration = Duration::from_millis(50);
 ///
 /// # Who is woken
 ///
-/// In PostgreSQL changes are announced (`LISTEN`), and each makes one candidate look, whichever
-/// process it is in: the one whose turn it may be. Others that only watch look when there is another
+/// In PostgreSQL changes are announced (`LISTEN`), and each makes one candidate look, in whichever
+/// process it is: the one whose turn it may be. Callers that only watch look when there is another
 /// term or stage. The store listens on one connection outside the pool, from the first call of
-/// [`changed`](ElectionStore::changed) on. That connection must keep its session: PgBouncer in
-/// transaction mode hears nothing. Whatever was not heard is found later: see [`poll`](Self::poll).
+/// [`changed`](ElectionStore::changed) on. That connection must keep its session: through PgBouncer
+/// in transaction mode nothing is heard. A change that was not heard is found later, by
+/// [`poll`](Self::poll).
 ///
 /// MySQL and MariaDB announce nothing. There the next candidate of an election looks every 50
-/// milliseconds, and each other candidate and watcher once a second. Each look is one statement that
-/// reads a few rows by their keys. So an election with ten candidates costs 29 statements a second:
-/// 20 for the next one, and 9 for the others.
+/// milliseconds, and each other candidate and watcher once a second. Each look is one statement
+/// that reads a few rows by their keys. So an election with ten candidates costs 29 statements a
+/// second: 20 for the next one, and 9 for the others.
 ///
 /// # The history
 ///
 /// [`history`](ElectionStore::history) returns the history of the server. In PostgreSQL it is the
-/// system identifier and the timeline: it changes in the moment in which a standby is promoted, or a
-/// backup is recovered to a point in time. Every role may read it, unless an administrator has
+/// system identifier and the timeline: it changes in the moment in which a standby is promoted, or
+/// a backup is recovered to a point in time. Every role may read it, unless an administrator has
 /// revoked `execute` on `pg_control_system()`. A standby has no history, and the call fails there.
-/// It does *not* change when an older copy of the files of a server is started in its place, without
-/// a recovery to a point in time.
+/// It does *not* change when an older copy of the files of a server is started in its place,
+/// without a recovery to a point in time.
 ///
-/// In MySQL and MariaDB it is the number, the host and the port of the server, and the UUID of MySQL;
-/// in a cluster in which all servers take writes, it is the name of the cluster. It changes when a
-/// connection leads to another server, also if nothing was lost. It does *not* change when a server
-/// goes on with older files, when a dump is restored into it, or when a cluster begins again with an
-/// older node. After such a step stop all candidates, and begin an election with another key.
+/// In MySQL and MariaDB it is the number, the host and the port of the server, and the UUID of
+/// MySQL; in a cluster in which all servers take writes, it is the name of the cluster. It changes
+/// when a connection leads to another server, also if nothing was lost. It does *not* change when a
+/// server goes on with older files, when a dump is restored into it, or when a cluster begins again
+/// with an older node. After such a step stop all candidates, and begin an election with another
+/// key.
 ///
 /// # Examples
 ///
@@ -151,11 +154,13 @@ impl SqlElections {
     /// set. Other candidates, and those that only watch, look 20 times less often.
     ///
     /// In PostgreSQL all of them look 100 times less often (every 5 seconds), because changes are
-    /// announced, and 10 times less often (every 500 milliseconds) while the connection that listens
-    /// is lost.
+    /// announced, and 10 times less often (every 500 milliseconds) while the connection that
+    /// listens is lost.
+    ///
+    /// At least a millisecond.
     #[must_use]
     pub fn poll(mut self, every: Duration) -> Self {
-        self.poll = every;
+        self.poll = every.max(SHORTEST_POLL);
         self
     }
 
@@ -163,10 +168,13 @@ impl SqlElections {
     /// the election. Until your transaction ends, no later term is recorded.
     ///
     /// So what an earlier leader writes is refused, or is committed before the first record of its
-    /// successor. Call it at any point in the transaction, for each transaction. Transactions of the
-    /// same term do not wait for each other. Keep them short: a successor waits for them. End those
-    /// of processes that are paused by `idle_in_transaction_session_timeout` in PostgreSQL,
-    /// `idle_transaction_timeout` in MariaDB, or `wait_timeout` in MySQL.
+    /// successor. A successor must write nothing before that record. Call this at any point in the
+    /// transaction, and in each transaction.
+    ///
+    /// Transactions of the same term do not wait for each other, but all records of the election
+    /// wait for them. In PostgreSQL a record also waits for those that begin while it waits. So keep
+    /// them short. End those of processes that are paused by `idle_in_transaction_session_timeout`
+    /// in PostgreSQL, `idle_transaction_timeout` in MariaDB, or `wait_timeout` in MySQL.
     ///
     /// `history` is the one in which the term was granted: in another history the same token may be
     /// that of another leader. A term that has [ended](keylane_leader::store::Stage::Ended) may not
@@ -198,8 +206,8 @@ impl SqlElections {
     /// # Errors
     ///
     /// [`FenceError::Fenced`] if another term is the last one, or the history is another one: roll
-    /// the transaction back. [`FenceError::Sql`] if the database reports an error, or the connection
-    /// is to another kind of database.
+    /// the transaction back. [`FenceError::Sql`] if the database reports an error, or the
+    /// connection is to another kind of database.
     ///
     /// # Cancel safety
     ///

@@ -29,7 +29,7 @@ const BEGIN: &str = "set transaction isolation level read committed; start trans
 /// The names of servers may be longer than the longest name of a history.
 const LONGEST_HISTORY: usize = 100;
 
-/// How rarely looks who is not the next candidate.
+/// How many times less often the others look than the next candidate.
 const RARELY: u32 = 20;
 
 pub(super) struct Elections {
@@ -76,14 +76,15 @@ impl Elections {
         let rows = self.rows(&text).await?;
         let row = rows.first().ok_or_else(damaged)?;
         if row.get::<i64, _>("old") > 0 {
-            // It has entered all the same. What stays is not seen, and is removed with a later call.
+            // It has entered all the same. What stays is not seen, and is removed with a later
+            // call.
             let _ = self.remove_old(&id).await;
         }
         seen(row)
     }
 
-    /// Removes the candidates that have run out, in a transaction of its own: one that holds the row
-    /// of a candidate must not wait for others.
+    /// Removes the candidates that have run out, in a transaction of its own: one that holds the
+    /// row of a candidate must not wait for others.
     async fn remove_old(&self, id: &str) -> Result<(), SqlError> {
         let text = format!(
             "{BEGIN};

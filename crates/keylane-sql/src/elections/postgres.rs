@@ -1,5 +1,5 @@
-//! Elections in PostgreSQL: each call is one statement, and its own transaction. What a call changes
-//! it announces in the same transaction.
+//! Elections in PostgreSQL: each call is one statement, and its own transaction. What a call
+//! changes it announces in the same transaction.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,6 @@ use keylane_leader::store::{CandidateId, Election, Entry, Recorded, TermRecord, 
 use keylane_leases::Token;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -47,11 +46,12 @@ const HISTORY: &str = include_str!("sql/history.sql");
 /// A successor's record waits until the transaction has ended.
 const FENCE: &str = include_str!("sql/fence.sql");
 
-/// A copy made without its sequences would draw the tokens of earlier terms again.
+/// A copy made without its sequences would draw the tokens of earlier terms again. A standby has
+/// the sequences of its primary.
 const RAISE: &str = include_str!("sql/raise.sql");
 
-/// How often a waiter looks by itself, as a multiple of how often the next candidate looks in MySQL:
-/// while it hears what is announced, and while it does not.
+/// How often a waiter looks by itself, as a multiple of how often the next candidate looks in
+/// MySQL: while it hears what is announced, and while it does not.
 const LOOKS: (u32, u32) = (100, 10);
 
 pub(super) struct Elections {
@@ -98,10 +98,8 @@ impl Elections {
 
     /// Raises the counter of tokens above those of all terms and leases.
     pub(super) async fn raise(&self) -> Result<(), SqlError> {
-        let raise = || sqlx::query(sql(&self.texts.raise));
-        let mut lent = Lent::from(&self.connections).await?;
-        let raised = raise().fetch_all(lent.get()).await;
-        lent.end(raised).map(drop)
+        let rows = self.rows(|| sqlx::query(sql(&self.texts.raise))).await;
+        rows.map(drop)
     }
 
     pub(super) async fn enter(
@@ -200,7 +198,7 @@ impl Elections {
         self.listen();
         let waiting = self.waiters.add(digits(id_of(key)));
         loop {
-            waiting.waits(Waits::ForAll);
+            waiting.waits(Waits::All);
             let (now, ahead) = self.look_as(key, candidate).await?;
             if matters(candidate, seen, &now) {
                 return Ok(());
@@ -219,12 +217,10 @@ impl Elections {
         let mut listens = lock(&self.listens);
         // The runtime of an earlier caller may have ended.
         if listens.as_ref().is_none_or(|task| task.is_finished()) {
-            let task: JoinHandle<()> = {
-                let (pool, waiters) = (self.connections.pool.clone(), Arc::clone(&self.waiters));
-                listen(pool, self.channel.clone(), move |heard| {
-                    waiters.tell(heard);
-                })
-            };
+            let (pool, waiters) = (self.connections.pool.clone(), Arc::clone(&self.waiters));
+            let task = listen(pool, self.channel.clone(), move |heard| {
+                waiters.tell(heard);
+            });
             *listens = Some(AbortOnDropHandle::new(task));
         }
     }
@@ -273,10 +269,10 @@ fn sql(text: &Arc<str>) -> AssertSqlSafe<Arc<str>> {
 /// Returns what wakes a waiter that has seen this.
 fn waits(candidate: Option<&CandidateId>, now: &Election, ahead: Option<String>) -> Waits {
     let Some(candidate) = candidate else {
-        return Waits::ForTerms;
+        return Waits::Terms;
     };
     let chosen = now.term.as_ref().and_then(|term| columns(&term.stage).1);
-    Waits::ForTurn(Turn {
+    Waits::Turn(Turn {
         candidate: candidate.as_str().to_owned(),
         is_chosen: ahead.is_some() && ahead.as_deref() == chosen,
         ahead,

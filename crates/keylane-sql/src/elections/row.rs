@@ -53,7 +53,7 @@ pub(super) struct ElectionRow {
 
 impl ElectionRow {
     pub(super) fn election(self) -> Result<Election, SqlError> {
-        let remaining = self.remaining.map(|micros| u64::try_from(micros));
+        let remaining = self.remaining.map(u64::try_from);
         let remaining = remaining.and_then(Result::ok).unwrap_or(0);
         Ok(Election {
             holder: self.held.map(|token| Holder {

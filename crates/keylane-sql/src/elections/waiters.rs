@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 
 use crate::listening::Heard;
 
-/// Returns whether an election differs from what was seen, as far as that matters: to a candidate if
-/// it is the next one, and to one that only watches if there is another term or stage.
+/// Returns whether an election differs from what was seen, as far as that matters: to a candidate
+/// if it is the next one, and to one that only watches if there is another term or stage.
 pub(super) fn matters(candidate: Option<&CandidateId>, seen: &Election, now: &Election) -> bool {
     let Some(candidate) = candidate else {
         return now.term != seen.term;
@@ -55,10 +55,10 @@ fn read(payload: &str) -> Option<(&str, Change<'_>)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     /// It looks at the election just now.
-    ForAll,
+    All,
     /// It only watches.
-    ForTerms,
-    ForTurn(Turn),
+    Terms,
+    Turn(Turn),
 }
 
 /// The place of a candidate that waits for its turn.
@@ -74,9 +74,9 @@ pub(super) struct Turn {
 impl Waits {
     fn is_woken_by(&self, change: Change<'_>) -> bool {
         let turn = match self {
-            Self::ForAll => return true,
-            Self::ForTerms => return matches!(change, Change::Term { .. }),
-            Self::ForTurn(turn) => turn,
+            Self::All => return true,
+            Self::Terms => return matches!(change, Change::Term { .. }),
+            Self::Turn(turn) => turn,
         };
         let is_first = turn.ahead.is_none();
         let is_ahead = |candidate: &str| turn.ahead.as_deref() == Some(candidate);
@@ -113,7 +113,7 @@ impl Waiters {
         all.last += 1;
         let (number, wake) = (all.last, Arc::new(Notify::new()));
         let waiter = Waiter {
-            waits: Waits::ForAll,
+            waits: Waits::All,
             wake: Arc::clone(&wake),
         };
         let waiters = all.elections.entry(election.clone()).or_default();
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn turn(candidate: u32, ahead: Option<u32>) -> Waits {
-        Waits::ForTurn(Turn {
+        Waits::Turn(Turn {
             candidate: candidate.to_string(),
             ahead: ahead.map(|ahead| ahead.to_string()),
             is_chosen: false,
@@ -216,8 +216,8 @@ mod tests {
 
     /// Fifty candidates in their order, and one that watches.
     fn fifty(waiters: &Arc<Waiters>) -> Vec<Waiting> {
-        let candidates = (0..50).map(|at: u32| (turn(at, at.checked_sub(1))));
-        let all = candidates.chain([Waits::ForTerms]).map(|waits| {
+        let candidates = (0..50).map(|at: u32| turn(at, at.checked_sub(1)));
+        let all = candidates.chain([Waits::Terms]).map(|waits| {
             let waiting = waiters.add("e".to_owned());
             waiting.waits(waits);
             waiting
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn one_behind_a_chosen_one_is_woken_when_the_choice_changes() {
-        let behind = Waits::ForTurn(Turn {
+        let behind = Waits::Turn(Turn {
             candidate: "a".to_owned(),
             ahead: Some("c".to_owned()),
             is_chosen: true,
@@ -278,7 +278,7 @@ mod tests {
         waiting.waits(turn(1, Some(0)));
         waiters.tell(Heard::Said("e/gone/5"));
         assert!(waiting.woken().now_or_never().is_none());
-        waiting.waits(Waits::ForAll);
+        waiting.waits(Waits::All);
         waiters.tell(Heard::Said("e/gone/5"));
         waiting.waits(turn(1, Some(0)));
         assert!(waiting.woken().now_or_never().is_some());

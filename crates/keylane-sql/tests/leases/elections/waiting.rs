@@ -8,6 +8,7 @@ use keylane_leases::{LeaseStore, Owner};
 use keylane_sql::Database;
 use keylane_testkit::scenario::until_async;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::{LONG, Scene, elections, id};
 use crate::support::{Kind, Place};
@@ -16,6 +17,8 @@ const CANDIDATES: usize = 50;
 
 /// None looks by itself.
 const NEVER: Duration = Duration::from_secs(3_600);
+
+const SOON: Duration = Duration::from_secs(20);
 
 fn name(at: usize) -> String {
     format!("candidate-{at}")
@@ -54,6 +57,12 @@ fn wait(
     });
 }
 
+/// Returns who is woken next: a candidate, or one that watches.
+async fn next(wakes: &mut mpsc::UnboundedReceiver<Option<usize>>) -> Option<usize> {
+    let next = timeout(SOON, wakes.recv()).await;
+    next.expect("it is woken").expect("there are others")
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_fifty_candidates_one_is_woken_for_each_change() {
     const TERMS: usize = 10;
@@ -73,12 +82,12 @@ async fn of_fifty_candidates_one_is_woken_for_each_change() {
     for at in 0..TERMS {
         // The lease is free: only the next one hears of it.
         of(at).store.release(&owner, &[held]).await.unwrap();
-        assert_eq!(wakes.recv().await, Some(Some(at)));
+        assert_eq!(next(&mut wakes).await, Some(at));
         owner = Owner::random();
         held = of(at).grant(&owner).await;
         // It leads now, and is no candidate any more: only the one behind it hears of that.
         of(at).record(held.token.0, &name(at), Stage::Began).await;
-        assert_eq!(wakes.recv().await, Some(Some(at + 1)));
+        assert_eq!(next(&mut wakes).await, Some(at + 1));
         let seen = of(at).look().await;
         assert_eq!(seen.next, Some(id(&name(at + 1))));
         wait(of(at + 1), Some(at + 1), seen, &woken);
@@ -93,7 +102,7 @@ async fn of_fifty_candidates_one_is_woken_for_each_change() {
     of(0)
         .record(token, &name(TERMS - 1), Stage::Leaving(Some(id(&name(40)))))
         .await;
-    let mut last = [wakes.recv().await.unwrap(), wakes.recv().await.unwrap()];
+    let mut last = [next(&mut wakes).await, next(&mut wakes).await];
     last.sort_unstable();
     assert_eq!(
         last,
@@ -129,7 +138,7 @@ async fn one_that_lost_its_place_holds_none_up() {
     })
     .await;
     of(0).enter(&name(0), 7, LONG).await;
-    assert_eq!(wakes.recv().await, Some(Some(1)));
+    assert_eq!(next(&mut wakes).await, Some(1));
 }
 
 /// A listener whose connection is ended listens again, and all waiters look.
@@ -157,5 +166,5 @@ async fn what_is_announced_while_none_listens_is_found() {
             .release(&owner, std::slice::from_ref(&held))
             .await;
     }
-    assert_eq!(wakes.recv().await, Some(Some(0)));
+    assert_eq!(next(&mut wakes).await, Some(0));
 }
