@@ -6,5 +6,6 @@ mod changes;
 #[cfg(feature = "consume")]
 mod consuming;
 mod faults;
+mod lessons;
 mod phases;
 mod support;

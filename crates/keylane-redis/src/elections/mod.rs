@@ -22,7 +22,7 @@ use futures::future::try_join_all;
 use keylane_connector::ConfigError;
 use keylane_leader::ElectionStore;
 use keylane_leader::store::{
-    CandidateId, Election, Entry, History, Recorded, Stage, TermRecord, decode, encode,
+    CandidateId, Election, Entry, History, Recorded, TermRecord, decode, encode,
 };
 use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
@@ -248,11 +248,7 @@ impl ElectionStore for RedisElections {
     }
 
     async fn record(&self, key: &Bytes, term: &TermRecord) -> Result<Recorded, StoreError> {
-        let stage = match term.stage {
-            Stage::Began => "began",
-            Stage::Leaving(_) => "leaving",
-            Stage::Ended => "ended",
-        };
+        let stage = term.stage.as_str();
         let record = encode(term);
         let arguments = |command: &mut Cmd| {
             command.arg(term.token.0).arg(term.leader.as_str());

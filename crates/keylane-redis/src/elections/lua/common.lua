@@ -32,7 +32,7 @@ end
 
 -- The candidate that the leader has chosen if it is entered, or else the first in the line.
 local function next_one(record)
-  local chosen = record and string.match(record, '^%d+/[^/]+/leaving/(.+)$')
+  local chosen = record and string.match(record, '^%d+/[^/]+/[^/]+/(.+)$')
   if chosen and call('ZSCORE', line, chosen) then
     return chosen
   end
