@@ -61,6 +61,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane-disk",
     "-p",
+    "keylane-etcd",
+    "-p",
     "keylane-inbox",
     "-p",
     "keylane-kafka",

@@ -1,6 +1,7 @@
 //! Errors, none of which shows a password.
 
 pub use keylane_connector::ErrorKind;
+use keylane_leases::Token;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
@@ -43,6 +44,15 @@ pub enum OpenError {
     /// The sessions of the pool have a variable with which nothing works, or data is lost.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// A pooler in front of PostgreSQL lends one session to several clients, and does not track
+    /// prepared statements. A client would execute the statement of another one.
+    #[error(
+        "a pooler lends the sessions of this database to several clients, and does not track \
+         prepared statements: set `pool_mode = session`, or use PgBouncer 1.21 or newer with \
+         `max_prepared_statements` above 0 and the statement cache of sqlx, or connect to the \
+         server itself"
+    )]
+    SharedSessions,
     /// The database reports an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
@@ -92,6 +102,33 @@ pub enum CommitError {
     /// The database reports an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
+}
+
+/// The reason why a transaction may not write for a term.
+#[non_exhaustive]
+#[derive(Error, Debug, Clone)]
+pub enum FenceError {
+    /// Another term is the last one of the election, or the term has ended, or the database has
+    /// another history: nothing may be written.
+    #[error("{}", fenced(*token, *last))]
+    Fenced {
+        /// The token of the term for which the transaction was to write.
+        token: Token,
+        /// The token of the last term; `None` if there is none. It may be the same, in another
+        /// history, or of a term that has ended.
+        last: Option<Token>,
+    },
+    /// The database reports an error.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+}
+
+fn fenced(token: Token, last: Option<Token>) -> String {
+    let last = last.map_or("none".to_owned(), |last| last.to_string());
+    format!(
+        "the term of token {token} may not write (the last recorded one has {last}): roll the \
+         transaction back, and stop leading"
+    )
 }
 
 /// An error of the database, or of the connection to it.
@@ -152,6 +189,13 @@ impl SqlError {
         }
     }
 
+    pub(crate) fn other(message: &str) -> Self {
+        Self {
+            kind: ErrorKind::Other,
+            message: message.to_owned(),
+        }
+    }
+
     pub(crate) fn timed_out() -> Self {
         Self {
             kind: ErrorKind::Unreachable,
@@ -191,6 +235,9 @@ impl From<sqlx::Error> for SqlError {
             E::Database(error) if kind == ErrorKind::ReadOnly => {
                 return Self::read_only(error.message());
             }
+            E::Database(error) if error.code().is_some_and(|code| is_of_statement(&code)) => {
+                format!("{}; {BY_A_POOLER}", error.message())
+            }
             E::Database(error) => error.message().to_owned(),
             // It quotes the address.
             E::Configuration(_) => "its address is not valid".to_owned(),
@@ -198,6 +245,14 @@ impl From<sqlx::Error> for SqlError {
         };
         Self { kind, message }
     }
+}
+
+/// What mixes prepared statements up after the check that finds [`OpenError::SharedSessions`].
+const BY_A_POOLER: &str = "if PgBouncer is between, it must have `pool_mode = session`";
+
+/// A prepared statement is missing, or is there already.
+fn is_of_statement(code: &str) -> bool {
+    matches!(code, "26000" | "42P05")
 }
 
 /// Returns whether an error concerns the session and not only the statement: the next statement on

@@ -2,8 +2,8 @@
 
 // # How it works
 //
-// Each part begins with a page of its own: `leases/mod.rs`, and `inbox/mod.rs`. These hold for
-// both:
+// Each part begins with a page of its own: `leases/mod.rs`, `elections/mod.rs` and `inbox/mod.rs`.
+// These hold for all:
 //
 // - *A connection goes back only when its call has come to an end* (`link.rs`). A future of sqlx
 //   that is dropped in a `begin` leaves the connection in a transaction that its pool does not
@@ -23,19 +23,28 @@ pub use tables::Tables;
 mod leases;
 pub use leases::SqlLeases;
 
+mod elections;
+pub use elections::SqlElections;
+
 mod inbox;
 pub use inbox::{
-    Claim, Committed, InTransaction, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource,
-    SqlTransaction,
+    Claim, Committed, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, SqlTransaction,
 };
+
+mod transaction;
+pub use transaction::InTransaction;
 
 pub mod error;
 
 mod addresses;
+mod again;
 mod connections;
+mod history;
 mod link;
+mod listening;
 mod literals;
 mod migrations;
+mod pooler;
 mod session;
 mod times;
 

@@ -21,6 +21,13 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     }
 }
 
+/// The same digits, and nothing around them.
+pub(crate) fn digits(bytes: impl AsRef<[u8]>) -> String {
+    let mut text = String::new();
+    push_hex(&mut text, bytes.as_ref());
+    text
+}
+
 /// Joins parts with commas.
 pub(crate) fn joined(parts: impl IntoIterator<Item = impl Display>) -> String {
     separated(parts, ", ")
@@ -50,6 +57,7 @@ mod tests {
     fn values_are_written_as_the_databases_read_them() {
         assert_eq!(hex([0, 10, 255]), "x'000aff'");
         assert_eq!(hex(""), "x''");
+        assert_eq!(digits([0, 10, 255]), "000aff");
         assert_eq!(joined([1, 2, 3]), "1, 2, 3");
         assert_eq!(
             table(["select 1 as n", "select 2"]),

@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::link::Lent;
+use crate::pooler;
 use crate::tables::{Quote, Tables};
 
 /// The statements of one migration. They can be repeated: MySQL commits after each of them.
@@ -38,6 +39,10 @@ const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("sql/3_postgres.sql"),
         mysql: include_str!("sql/3_mysql.sql"),
     },
+    Migration {
+        postgres: include_str!("sql/4_postgres.sql"),
+        mysql: include_str!("sql/4_mysql.sql"),
+    },
 ];
 
 /// Returns the version that this program needs.
@@ -51,9 +56,13 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// Returns [`OpenError::Newer`] if a newer program has migrated the tables, and changes nothing
-    /// then.
+    /// Returns [`OpenError::Newer`] if a newer program has migrated the tables, and
+    /// [`OpenError::SharedSessions`] behind a pooler in which statements do not stay prepared; it
+    /// changes nothing then.
     pub async fn migrate(&self, tables: &Tables) -> Result<(), OpenError> {
+        if let Pool::Postgres(pool) = &self.0 {
+            pooler::check(pool).await?;
+        }
         // A worker may have no right to create tables, and needs none.
         if self.version(tables).await? == needed() {
             return Ok(());
@@ -81,6 +90,7 @@ impl Database {
     ///
     /// Returns [`OpenError::Older`] or [`OpenError::Newer`] if the tables have another version, and
     /// [`OpenError::Setting`] if a variable of a session has a value with which nothing works.
+    /// [`OpenError::SharedSessions`] behind a pooler in which statements do not stay prepared.
     pub async fn check(&self, tables: &Tables) -> Result<(), OpenError> {
         self.check_session().await?;
         let found = self.version(tables).await?;
@@ -97,7 +107,10 @@ impl Database {
     /// Checks a session, and warns of settings with which the database loses data.
     async fn check_session(&self) -> Result<(), OpenError> {
         match &self.0 {
-            Pool::Postgres(pool) => Lent::check(pool).await,
+            Pool::Postgres(pool) => {
+                pooler::check(pool).await?;
+                Lent::check(pool).await
+            }
             Pool::MySql(pool) => Lent::check(pool).await,
         }
     }

@@ -93,6 +93,11 @@ impl Tables {
         format!("{}inbox", self.prefix)
     }
 
+    /// Returns the name of the channel on which PostgreSQL announces changes of elections.
+    pub(crate) fn election_channel(&self) -> String {
+        format!("{}elections", self.prefix)
+    }
+
     /// Returns the name of the lock that is held while the tables are created.
     pub(crate) fn lock_name(&self) -> String {
         let schema = self.schema.as_deref().unwrap_or_default();

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use testkit_servers::{RedisKind, ServerError, kafka, redis, zookeeper};
+use testkit_servers::{EtcdKind, RedisKind, ServerError, etcd, kafka, redis, zookeeper};
 
 fn main() -> ExitCode {
     match fetch() {
@@ -25,6 +25,20 @@ fn fetch() -> Result<(), ServerError> {
     with_maven(&name, |progress| zookeeper::fetch(progress))?;
     for kind in RedisKind::ALL {
         present(kind, redis::fetch(kind)?);
+    }
+    for kind in EtcdKind::ALL {
+        fetch_etcd(kind)?;
+    }
+    Ok(())
+}
+
+/// The tests do without the version that Go builds, where there is no Go.
+fn fetch_etcd(kind: EtcdKind) -> Result<(), ServerError> {
+    match etcd::fetch(kind) {
+        Err(ServerError::Missing { what: "go" }) => {
+            println!("note: {kind} is left out, because go is missing: it is built from source");
+        }
+        fetched => present(kind, fetched?),
     }
     Ok(())
 }

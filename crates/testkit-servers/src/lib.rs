@@ -1,5 +1,5 @@
-//! Real servers for tests: databases, Kafka, Redis, Valkey and ZooKeeper, and a [`proxy`] that puts
-//! faults between them and their clients.
+//! Real servers for tests: databases, Kafka, ZooKeeper, etcd, Redis and Valkey, and a [`proxy`]
+//! that puts faults between them and their clients.
 //!
 //! ```text
 //!  test ── start ──► Postgres ──► a free port, a private folder
@@ -13,7 +13,7 @@
 //! database server takes 2 to 4 s to create, so the tests of one file should share one. Kafka is a
 //! cluster, so its methods are the same but take the number of a node: see [`kafka`], and
 //! [`zookeeper`] for ZooKeeper. Redis and Valkey have no databases to create, and take 0.1 s: see
-//! [`redis`].
+//! [`redis`]. Nor has [`etcd`], 0.5 s.
 //!
 //! This works on Linux. On other systems it compiles, and `pause` does not reach all processes.
 
@@ -25,6 +25,9 @@ pub use server::Server;
 mod postgres;
 pub use postgres::{PostgreSql, Postgres};
 
+mod bouncer;
+pub use bouncer::{Bouncer, Pooling};
+
 mod standby;
 
 mod dump;
@@ -32,6 +35,9 @@ pub use dump::Dump;
 
 mod mariadb;
 pub use mariadb::{Maria, MariaDb};
+
+pub mod etcd;
+pub use etcd::{Etcd, EtcdBuilder, EtcdKind};
 
 mod clock;
 pub use clock::Clock;

@@ -117,7 +117,7 @@
 // **What if several enter another history at a time?**
 // They wait for the one that has locked its row, and find it done. It locks lanes before keys, and
 // the counter of tokens last, as turns do. If another transaction is in the way, it is made again
-// (`mysql/history.rs`, `again.rs`).
+// (`mysql/history.rs`, `../again.rs`).
 //
 // # Faults
 //
@@ -153,8 +153,6 @@
 // first five turns of a connection with their values. Where it believes a condition of `free` to be
 // rare, it reads and sorts all lanes, for 50 ms each.
 
-mod again;
-
 mod backend;
 
 mod claim;
@@ -183,9 +181,6 @@ pub use source::{SourceSettings, SqlPosition, SqlSource};
 
 mod store;
 
-mod transaction;
-pub use transaction::InTransaction;
-
 mod turn;
 
 mod uncommitted;
@@ -200,18 +195,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use again::again;
 use backend::Backend;
 use keylane_inbox::error::{AcceptError, StoreError};
 use keylane_inbox::store::{Tail, check_limits};
 use keylane_inbox::{Accepted, Inbox, NewMessage};
-use record::Within;
+use record::{Items, Within};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+use crate::again::again;
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
+use crate::history::History;
 use crate::tables::Tables;
+use crate::transaction::{Either, InTransaction};
 
 /// The longest time to enter another history of the database: that reads all lanes, keys and
 /// messages, on a server that may have none of them in memory.
@@ -260,7 +257,7 @@ struct Shared {
     database: Database,
     tables: Tables,
     /// The names that the servers give their history, for the end of transactions in MySQL.
-    history: Option<mysql::History>,
+    history: Option<History>,
     settings: Settings,
     /// Limits the transactions that handlers begin.
     begins: Arc<Semaphore>,
@@ -289,7 +286,7 @@ impl SqlInbox {
         let backend: Box<dyn Backend> = match &database.0 {
             Pool::Postgres(pool) => Box::new(postgres::Postgres::new(pool.clone(), tables)),
             Pool::MySql(pool) => {
-                let history = history.insert(within(limit, mysql::History::of(pool)).await?);
+                let history = history.insert(within(limit, History::of(pool)).await?);
                 Box::new(mysql::MySql::new(pool.clone(), tables, history.clone()))
             }
         };
@@ -373,7 +370,7 @@ impl SqlInbox {
         if items.items.is_empty() {
             return Ok(Vec::new());
         }
-        match transaction.accept(&self.shared.tables, items).await {
+        match accept_in(transaction.either(), &self.shared.tables, &items).await {
             Ok(accepted) => Ok(in_place(&accepted, &within)),
             Err(error) => Err(AcceptError::Store(refused(error), messages)),
         }
@@ -493,6 +490,17 @@ fn in_place(accepted: &[Accepted], within: &[Within]) -> Vec<Accepted> {
         });
     }
     answers
+}
+
+async fn accept_in(
+    transaction: Either<'_>,
+    tables: &Tables,
+    items: &Items<'_>,
+) -> Result<Vec<Accepted>, SqlError> {
+    Ok(match transaction {
+        Either::Postgres(of) => postgres::accept_on(of, tables, items).await?,
+        Either::MySql(of) => mysql::accept_on(of, tables, items, mysql::Bounds::Callers).await?,
+    })
 }
 
 /// Returns the error that a caller of the inbox gets.

@@ -32,7 +32,7 @@ async fn at(address: String) -> Shared {
     match database.0 {
         Pool::Postgres(pool) => Arc::new(postgres::Postgres::new(pool, &tables)),
         Pool::MySql(pool) => {
-            let history = mysql::History::of(&pool).await.unwrap();
+            let history = crate::history::History::of(&pool).await.unwrap();
             Arc::new(mysql::MySql::new(pool, &tables, history))
         }
     }

@@ -21,6 +21,7 @@
 mod mysql;
 mod postgres;
 mod row;
+pub(crate) use row::{id_of, start_of};
 
 use async_trait::async_trait;
 use keylane_leases::error::StoreError;
@@ -71,6 +72,16 @@ enum Dialect {
 }
 
 impl SqlLeases {
+    /// Announces in PostgreSQL, on the channel for elections, each lease that is released.
+    pub(crate) fn announcing(database: &Database, tables: &Tables) -> Self {
+        Self(match &database.0 {
+            Pool::Postgres(pool) => {
+                Dialect::Postgres(postgres::Leases::announcing(pool.clone(), tables))
+            }
+            Pool::MySql(pool) => Dialect::MySql(mysql::Leases::new(pool.clone(), tables)),
+        })
+    }
+
     /// Opens the leases in these tables, which must be [migrated](Database::migrate).
     ///
     /// # Errors
@@ -135,6 +146,6 @@ impl LeaseStore for SqlLeases {
     }
 }
 
-fn told(error: SqlError) -> StoreError {
+pub(crate) fn told(error: SqlError) -> StoreError {
     StoreError::new(error.to_string())
 }

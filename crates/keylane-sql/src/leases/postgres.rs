@@ -44,6 +44,19 @@ impl Leases {
         }
     }
 
+    /// Announces each lease that is released, in the same statement.
+    pub(super) fn announcing(connections: Connections<Postgres>, tables: &Tables) -> Self {
+        let (release, channel) = (RELEASE.trim_end(), tables.election_channel());
+        let release = format!(
+            "with released as ({release} returning leases.id)
+             select pg_notify('{channel}', encode(id, 'hex') || '/free') from released"
+        );
+        Self {
+            release: Arc::from(tables.statement(&release, Quote::Postgres)),
+            ..Self::new(connections, tables)
+        }
+    }
+
     pub(super) async fn acquire(
         &self,
         owner: &Owner,

@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 /// How many bytes of a key its row shows to people who read the table.
 const SHOWN: usize = 64;
 
-pub(super) fn id_of(key: &[u8]) -> Vec<u8> {
+pub(crate) fn id_of(key: &[u8]) -> Vec<u8> {
     Sha256::digest(key).to_vec()
 }
 
-pub(super) fn start_of(key: &[u8]) -> Vec<u8> {
+pub(crate) fn start_of(key: &[u8]) -> Vec<u8> {
     key[..key.len().min(SHOWN)].to_vec()
 }
 

@@ -8,8 +8,10 @@ mod support;
 
 mod clock;
 mod conformance;
+mod elections;
 mod faults;
 mod fencing;
+mod hosts;
 mod lanes;
 mod migrations;
 mod secrets;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(target_os = "linux")]
 
+mod etcd;
 mod kafka;
 mod killed;
 mod processes;

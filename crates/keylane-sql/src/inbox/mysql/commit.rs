@@ -2,10 +2,10 @@
 
 use sqlx::{MySql, Row};
 
-use super::history_name::History;
 use super::script::Script;
 use crate::connections::Connections;
 use crate::error::SqlError;
+use crate::history::History;
 use crate::inbox::claim::{Claim, Finish};
 use crate::link::Lent;
 use crate::literals::hex;

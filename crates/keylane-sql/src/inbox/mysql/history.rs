@@ -5,8 +5,8 @@ use sqlx::mysql::MySqlRow;
 
 use super::script::Script;
 use super::{BEGIN, MySql};
+use crate::again::again;
 use crate::error::SqlError;
-use crate::inbox::again::again;
 use crate::inbox::turn::WorkerState;
 use crate::link::Lent;
 

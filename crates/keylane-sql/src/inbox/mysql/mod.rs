@@ -20,9 +20,6 @@ pub(super) use commit::{begin, commit};
 
 mod history;
 
-mod history_name;
-pub(super) use history_name::History;
-
 mod script;
 
 mod store;
@@ -38,6 +35,7 @@ use sqlx::mysql::MySqlRow;
 use super::headers;
 use crate::connections::Connections;
 use crate::error::SqlError;
+use crate::history::History;
 use crate::tables::Tables;
 use crate::times;
 

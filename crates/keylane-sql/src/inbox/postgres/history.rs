@@ -3,8 +3,8 @@
 use sqlx::Row;
 
 use super::{Postgres, to_column};
+use crate::again::again;
 use crate::error::SqlError;
-use crate::inbox::again::again;
 use crate::inbox::turn::WorkerState;
 use crate::link::Lent;
 

@@ -14,8 +14,6 @@ mod turn;
 
 mod history;
 
-mod listen;
-
 use std::fmt;
 
 use keylane_inbox::{NewMessage, StoredMessage};
@@ -25,6 +23,7 @@ use sqlx::{AssertSqlSafe, ColumnIndex, Row};
 use super::headers;
 use crate::connections::Connections;
 use crate::error::SqlError;
+use crate::history::OF_POSTGRES;
 use crate::tables::{Quote, Tables};
 use crate::times;
 
@@ -52,13 +51,8 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// The name of this history: the cluster, and its timeline, which changes with each promotion.
-/// Every role may read it.
-const HERE: &str = "((select system_identifier from pg_control_system()) || '/'
-    || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
-
 fn text(tables: &Tables, template: &str) -> AssertSqlSafe<String> {
-    let template = template.replace("{here}", HERE);
+    let template = template.replace("{here}", OF_POSTGRES);
     AssertSqlSafe(tables.statement(&template, Quote::Postgres))
 }
 

@@ -21,6 +21,7 @@ use crate::inbox::nonce;
 use crate::inbox::record::Items;
 use crate::inbox::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
 use crate::link::Lent;
+use crate::listening::{Heard, listen};
 use crate::times::{self, micros};
 
 type Bound<'q> = Query<'q, Db, PgArguments>;
@@ -302,11 +303,14 @@ impl Backend for Postgres {
     }
 
     fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>> {
-        Some(super::listen::listen(
-            self.connections.pool.clone(),
-            self.tables.channel(),
-            wake,
-        ))
+        // Notifications would go to any client, and sqlx fails at one that it has not asked for.
+        (!self.connections.shares_sessions()).then(|| {
+            let (pool, channel) = (self.connections.pool.clone(), self.tables.channel());
+            listen(pool, channel, move |heard| match heard {
+                Heard::Nothing => {}
+                Heard::All | Heard::Said(_) => wake.notify_one(),
+            })
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The name that the servers give their history.
+//! The name that the servers give their history: of what they have committed, one after the other.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,24 @@ use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::link::Lent;
 
-/// The name that the servers give their history: an expression.
+/// The history of PostgreSQL, an expression: the cluster, and its timeline, which changes with each
+/// promotion. Every role may read it. A standby has none.
+pub(crate) const OF_POSTGRES: &str = "((select system_identifier from pg_control_system()) || '/'
+    || left(pg_walfile_name(pg_current_wal_lsn()), 8))";
+
+/// The name that the servers of MySQL and MariaDB give their history: an expression.
 ///
 /// A promoted replica is another server than its source. The servers of a cluster with several
 /// writable servers share one history, and so the name of the cluster.
 #[derive(Clone, Debug)]
-pub(in super::super) struct History(String);
+pub(crate) struct History(String);
 
 /// MySQL has no `wsrep_on`, and MariaDB no `server_uuid`.
 const ASK: &str = "show global variables where variable_name in
     ('server_uuid', 'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode')";
 
 impl History {
-    pub(in super::super) async fn of(pool: &Connections<MySql>) -> Result<Self, SqlError> {
+    pub(crate) async fn of(pool: &Connections<MySql>) -> Result<Self, SqlError> {
         let mut connection = Lent::from(pool).await?;
         let rows = sqlx::raw_sql(ASK).fetch_all(connection.get()).await;
         let set: HashMap<String, String> = (connection.end(rows)?.iter())
@@ -47,7 +52,7 @@ impl History {
     }
 
     /// Returns the name of the history of the server that executes it.
-    pub(super) fn here(&self) -> &str {
+    pub(crate) fn here(&self) -> &str {
         &self.0
     }
 }

@@ -12,7 +12,7 @@ const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Repeats a call while [nothing was done](SqlError::is_made_again), up to [`TRIES`] times.
-pub(super) async fn again<T, F>(call: impl Fn() -> F) -> Result<T, SqlError>
+pub(crate) async fn again<T, F>(call: impl Fn() -> F) -> Result<T, SqlError>
 where
     F: Future<Output = Result<T, SqlError>>,
 {
