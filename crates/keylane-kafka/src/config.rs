@@ -53,7 +53,7 @@ const REFUSED: [(&str, &str); 8] = [
 /// Default properties of the client. Records wait in the broker and not in the memory of this
 /// process: if handlers are slower than the network, a larger buffer only holds records that a
 /// rebalance drops.
-const DEFAULTS: [(&str, &str); 10] = [
+const DEFAULTS: [(&str, &str); 11] = [
     ("partition.assignment.strategy", "cooperative-sticky"),
     ("queued.min.messages", "5000"),
     ("queued.max.messages.kbytes", "16384"),
@@ -69,6 +69,7 @@ const DEFAULTS: [(&str, &str); 10] = [
     ("client.id", "keylane"),
     KEEPALIVE,
     MAX_IDLE,
+    SOCKET_TIMEOUT,
 ];
 
 /// The new protocol refuses this property: the broker decides about the assignor.
@@ -415,6 +416,11 @@ pub(crate) const KEEPALIVE: (&str, &str) = ("socket.keepalive.enable", "true");
 /// The client closes an idle connection before a gateway forgets it: some do after four minutes,
 /// and the next request would wait for its timeout.
 pub(crate) const MAX_IDLE: (&str, &str) = ("connections.max.idle.ms", "180000");
+
+/// A request that has no answer by then ends its connection: a broker stands still, or the network
+/// forgets connections. The client's own default of a minute is how long a source would stand still
+/// with it. Requests that wait in the broker, to join a group, have longer limits of their own.
+const SOCKET_TIMEOUT: (&str, &str) = ("socket.timeout.ms", "15000");
 
 /// Prefixes of the properties that all clients share.
 const CONNECTION: [&str; 9] = [

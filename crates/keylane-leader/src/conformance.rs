@@ -136,7 +136,10 @@ impl Scene {
     }
 
     async fn record(&self, token: u64, leader: &str, stage: Stage) -> Recorded {
-        let term = record(token, leader, stage);
+        self.write(record(token, leader, stage)).await
+    }
+
+    async fn write(&self, term: TermRecord) -> Recorded {
         let recorded = self.store.record(&self.key, &term).await;
         recorded.unwrap_or_else(|error| panic!("not recorded: {error}"))
     }
@@ -178,6 +181,14 @@ fn record(token: u64, leader: &str, stage: Stage) -> TermRecord {
         token: Token(token),
         leader: id(leader),
         stage,
+        chosen: None,
+    }
+}
+
+fn choosing(token: u64, leader: &str, stage: Stage, chosen: &str) -> TermRecord {
+    TermRecord {
+        chosen: Some(id(chosen)),
+        ..record(token, leader, stage)
     }
 }
 
@@ -277,7 +288,7 @@ async fn a_term_is_recorded_and_its_leader_is_no_candidate(scene: &Scene) {
 
 async fn an_older_term_is_refused(scene: &Scene) {
     scene.record(7, "a", Stage::Began).await;
-    for stage in [Stage::Began, Stage::Leaving(None), Stage::Ended] {
+    for stage in [Stage::Began, Stage::Leaving, Stage::Ended] {
         assert_eq!(scene.record(6, "b", stage).await, Recorded::Refused);
     }
     let seen = scene.look().await;
@@ -285,16 +296,16 @@ async fn an_older_term_is_refused(scene: &Scene) {
 }
 
 async fn a_stage_never_goes_back(scene: &Scene) {
-    scene.record(7, "a", Stage::Leaving(None)).await;
+    scene.record(7, "a", Stage::Leaving).await;
     let again = scene.record(7, "a", Stage::Began).await;
     assert!(matches!(again, Recorded::Written(Some(_))));
-    let leaving = Some(record(7, "a", Stage::Leaving(None)));
+    let leaving = Some(record(7, "a", Stage::Leaving));
     assert_eq!(scene.look().await.term, leaving);
-    scene.record(7, "a", Stage::Leaving(Some(id("b")))).await;
-    let leaving = Some(record(7, "a", Stage::Leaving(Some(id("b")))));
+    scene.write(choosing(7, "a", Stage::Leaving, "b")).await;
+    let leaving = Some(choosing(7, "a", Stage::Leaving, "b"));
     assert_eq!(scene.look().await.term, leaving);
     scene.record(7, "a", Stage::Ended).await;
-    scene.record(7, "a", Stage::Leaving(None)).await;
+    scene.record(7, "a", Stage::Leaving).await;
     let ended = Some(record(7, "a", Stage::Ended));
     assert_eq!(scene.look().await.term, ended);
     // The next term begins anew.
@@ -322,16 +333,23 @@ async fn the_chosen_candidate_is_next(scene: &Scene) {
     for name in ["b", "c", "d"] {
         scene.enter(name, 1).await;
     }
-    scene.record(7, "a", Stage::Leaving(Some(id("c")))).await;
+    for stage in [Stage::Leaving, Stage::Ended] {
+        scene.write(choosing(7, "a", stage, "c")).await;
+        assert_eq!(scene.look().await.next, Some(id("c")));
+    }
+    scene.enter("e", 0).await;
     assert_eq!(scene.look().await.next, Some(id("c")));
-    // It stays chosen only until the term has ended: the record of the end names none.
     scene.withdraw("c").await;
+    assert_eq!(scene.look().await.next, Some(id("e")));
+    // The next term has chosen none.
+    scene.enter("c", 1).await;
+    scene.record(8, "e", Stage::Began).await;
     assert_eq!(scene.look().await.next, Some(id("b")));
 }
 
 async fn a_chosen_one_that_is_not_there_is_ignored(scene: &Scene) {
     scene.enter("b", 1).await;
-    scene.record(7, "a", Stage::Leaving(Some(id("x")))).await;
+    scene.write(choosing(7, "a", Stage::Leaving, "x")).await;
     assert_eq!(scene.look().await.next, Some(id("b")));
 }
 
@@ -350,11 +368,11 @@ async fn the_next_one_is_woken_by_a_leaving_leader(scene: &Scene) {
     let token = scene.grant().await;
     scene.record(token.0, "x", Stage::Began).await;
     let seen = scene.enter("a", 1).await;
-    let leaving = Some(record(token.0, "x", Stage::Leaving(None)));
+    let leaving = Some(record(token.0, "x", Stage::Leaving));
     let waits = scene.until(Some("a"), seen, |seen| seen.term == leaving);
     let leaves = async {
         sleep(Duration::from_millis(50)).await;
-        scene.record(token.0, "x", Stage::Leaving(None)).await;
+        scene.record(token.0, "x", Stage::Leaving).await;
     };
     tokio::join!(waits, leaves);
     scene.release(token).await;
@@ -405,16 +423,14 @@ async fn elections_do_not_meet(scene: &Scene) {
 
 async fn records_of_every_kind_come_back(scene: &Scene) {
     let longest = "x".repeat(crate::store::LONGEST_ID);
-    let stages = [
-        Stage::Began,
-        Stage::Leaving(None),
-        Stage::Leaving(Some(id(&longest))),
-        Stage::Ended,
-    ];
+    let stages = [Stage::Began, Stage::Leaving, Stage::Leaving, Stage::Ended];
     for (at, stage) in (1..).zip(stages) {
-        let term = record(at, &longest, stage.clone());
+        let term = match at % 2 {
+            0 => record(at, &longest, stage),
+            _ => choosing(at, "~!-", stage, &longest),
+        };
         assert_eq!(decode(&encode(&term)), Some(term.clone()));
-        scene.record(at, &longest, stage).await;
+        scene.write(term.clone()).await;
         assert_eq!(scene.look().await.term, Some(term));
     }
 }

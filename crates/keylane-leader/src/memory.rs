@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Holder, Recorded, Stage, TermRecord,
-    after, replaces,
+    CandidateId, Election, ElectionStore, Entry, History, Holder, Recorded, TermRecord, after,
+    replaces,
 };
 
 /// Keeps elections in memory: for tests, and for a service that runs in one process so far.
@@ -62,10 +62,7 @@ impl MemoryElections {
 
 impl Queue {
     fn next(&self) -> Option<CandidateId> {
-        let chosen = match self.term.as_ref().map(|term| &term.stage) {
-            Some(Stage::Leaving(Some(to))) => Some(to),
-            _ => None,
-        };
+        let chosen = self.term.as_ref().and_then(|term| term.chosen.as_ref());
         let entries = || self.entries.iter().map(|(entry, _)| entry);
         let chosen = entries().find(|entry| Some(&entry.id) == chosen);
         // The first of those that are equal.

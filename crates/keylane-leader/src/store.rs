@@ -177,9 +177,9 @@ pub struct Election {
     pub holder: Option<Holder>,
     /// The last term that was recorded, if there was one.
     pub term: Option<TermRecord>,
-    /// Which candidate may ask for the lease when it is free: the one that the leader has
-    /// [chosen](Stage::Leaving) if it is entered, or else the first by rank and time. `None` if
-    /// there is no candidate.
+    /// Which candidate may ask for the lease when it is free: the one that the last leader has
+    /// [chosen](TermRecord::chosen) if it is entered, or else the first by rank and time. `None`
+    /// if there is no candidate.
     pub next: Option<CandidateId>,
     /// A number for the store itself: the revision of what it has read, or zero.
     pub revision: u64,
@@ -204,27 +204,36 @@ pub struct TermRecord {
     pub leader: CandidateId,
     /// How far it is.
     pub stage: Stage,
+    /// The successor that the leader has chosen. Set for [`Stage::Leaving`] and [`Stage::Ended`]
+    /// only.
+    pub chosen: Option<CandidateId>,
 }
 
-/// How far a term is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How far a term is. The order is that of a term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The leader may act. If its lease is free, the leader was lost.
     Began,
-    /// The leader is about to hand over, to this candidate if it has chosen one.
-    Leaving(Option<CandidateId>),
+    /// The leader is about to hand over.
+    Leaving,
     /// The leader has handed over, and does nothing more.
     Ended,
 }
 
 impl Stage {
-    /// Returns the place of the stage in a term.
-    pub fn order(&self) -> u8 {
+    /// Returns the name of the stage: `began`, `leaving` or `ended`.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Began => 0,
-            Self::Leaving(_) => 1,
-            Self::Ended => 2,
+            Self::Began => "began",
+            Self::Leaving => "leaving",
+            Self::Ended => "ended",
         }
+    }
+
+    /// Returns the stage of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let all = [Self::Began, Self::Leaving, Self::Ended];
+        all.into_iter().find(|stage| stage.as_str() == name)
     }
 }
 
@@ -237,33 +246,28 @@ pub enum Recorded {
     Refused,
 }
 
-/// Returns the text of a record, for stores that keep one value.
+/// Returns the text of a record, for stores that keep one value: `token/leader/stage/chosen`, the
+/// last part empty if none is chosen.
 pub fn encode(term: &TermRecord) -> String {
-    let stage = match &term.stage {
-        Stage::Began => "began".to_owned(),
-        Stage::Leaving(None) => "leaving".to_owned(),
-        Stage::Leaving(Some(to)) => format!("leaving/{to}"),
-        Stage::Ended => "ended".to_owned(),
-    };
-    format!("{}/{}/{stage}", term.token, term.leader)
+    let chosen = term.chosen.as_ref().map_or("", CandidateId::as_str);
+    let stage = term.stage.as_str();
+    format!("{}/{}/{stage}/{chosen}", term.token, term.leader)
 }
 
 /// Returns the record of this text; `None` if it is none.
 pub fn decode(text: &str) -> Option<TermRecord> {
-    let mut parts = text.split('/');
-    let token = Token(parts.next()?.parse().ok()?);
-    let leader = CandidateId::new(parts.next()?)?;
-    let stage = match (parts.next()?, parts.next()) {
-        ("began", None) => Stage::Began,
-        ("leaving", None) => Stage::Leaving(None),
-        ("leaving", Some(to)) => Stage::Leaving(Some(CandidateId::new(to)?)),
-        ("ended", None) => Stage::Ended,
-        _ => return None,
+    let parts: Vec<&str> = text.split('/').collect();
+    let [token, leader, stage, chosen] = parts[..] else {
+        return None;
     };
-    parts.next().is_none().then_some(TermRecord {
-        token,
-        leader,
-        stage,
+    Some(TermRecord {
+        token: Token(token.parse().ok()?),
+        leader: CandidateId::new(leader)?,
+        stage: Stage::from_name(stage)?,
+        chosen: match chosen {
+            "" => None,
+            chosen => Some(CandidateId::new(chosen)?),
+        },
     })
 }
 
@@ -280,7 +284,7 @@ pub fn after(was: Option<&TermRecord>, new: &TermRecord) -> Recorded {
 pub fn replaces(was: Option<&TermRecord>, new: &TermRecord) -> bool {
     was.is_none_or(|was| match was.token.cmp(&new.token) {
         std::cmp::Ordering::Less => true,
-        std::cmp::Ordering::Equal => was.stage.order() <= new.stage.order(),
+        std::cmp::Ordering::Equal => was.stage <= new.stage,
         std::cmp::Ordering::Greater => false,
     })
 }

@@ -34,6 +34,16 @@ const SHORT: Duration = Duration::from_millis(300);
 ///
 /// Panics if the store breaks a rule. The case is printed before it starts.
 pub async fn check(store: Arc<dyn LeaseStore>) {
+    check_from(store, SHORT).await;
+}
+
+/// Runs every case against a store with long times to live: this is the shortest one that it keeps
+/// to, and it notices an end within as long again. The cases wait for some 25 times as long.
+///
+/// # Panics
+///
+/// Panics as [`check`] does.
+pub async fn check_from(store: Arc<dyn LeaseStore>, short: Duration) {
     for (name, case) in CASES {
         println!("case: {name}");
         let scene = Scene {
@@ -41,6 +51,7 @@ pub async fn check(store: Arc<dyn LeaseStore>) {
             case: name,
             here: Owner::random(),
             there: Owner::random(),
+            short,
         };
         case(&scene).await;
     }
@@ -52,6 +63,7 @@ struct Scene<'a> {
     case: &'static str,
     here: Owner,
     there: Owner,
+    short: Duration,
 }
 
 type Case = for<'a> fn(&'a Scene<'a>) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -69,6 +81,7 @@ const CASES: &[(&str, Case)] = cases![
     asking_again_shortens_nothing,
     a_lease_runs_out,
     a_renewed_lease_lasts,
+    leases_end_apart,
     a_token_of_another_grant_does_nothing,
     a_token_of_another_owner_does_nothing,
     calls_of_nothing,
@@ -154,18 +167,18 @@ async fn the_owner_may_ask_again(scene: &Scene<'_>) {
 async fn asking_again_shortens_nothing(scene: &Scene<'_>) {
     let _ = scene.granted(&scene.here, "key", LONG).await;
     // An earlier call that was given up, and reaches the store late.
-    let _ = scene.granted(&scene.here, "key", SHORT).await;
-    tokio::time::sleep(SHORT * 2).await;
+    let _ = scene.granted(&scene.here, "key", scene.short).await;
+    tokio::time::sleep(scene.short * 2).await;
     assert!(is_taken(scene.acquire(&scene.there, "key", LONG).await));
 }
 
 async fn a_lease_runs_out(scene: &Scene<'_>) {
-    let first = scene.granted(&scene.here, "key", SHORT).await;
+    let first = scene.granted(&scene.here, "key", scene.short).await;
     let Answer::Taken { remaining } = scene.acquire(&scene.there, "key", LONG).await else {
         panic!("granted before it has run out");
     };
-    assert!(remaining <= SHORT, "{remaining:?}");
-    tokio::time::sleep(SHORT * 2).await;
+    assert!(remaining <= scene.short, "{remaining:?}");
+    tokio::time::sleep(scene.short * 2).await;
     let second = scene.granted(&scene.there, "key", LONG).await;
     assert!(second.token > first.token);
     assert!(!scene.renew(&scene.here, &first).await);
@@ -174,18 +187,31 @@ async fn a_lease_runs_out(scene: &Scene<'_>) {
 }
 
 async fn a_renewed_lease_lasts(scene: &Scene<'_>) {
-    let mut claim = scene.granted(&scene.here, "key", SHORT).await;
+    let mut claim = scene.granted(&scene.here, "key", scene.short).await;
     claim.ttl = LONG;
     assert!(scene.renew(&scene.here, &claim).await);
-    tokio::time::sleep(SHORT * 2).await;
+    tokio::time::sleep(scene.short * 2).await;
     assert!(is_taken(scene.acquire(&scene.there, "key", LONG).await));
-    claim.ttl = SHORT;
+    claim.ttl = scene.short;
     assert!(
         scene.renew(&scene.here, &claim).await,
         "it may be shortened"
     );
-    tokio::time::sleep(SHORT * 2).await;
+    tokio::time::sleep(scene.short * 2).await;
     let _ = scene.granted(&scene.there, "key", LONG).await;
+}
+
+async fn leases_end_apart(scene: &Scene<'_>) {
+    let ttl = scene.short * 2;
+    let stays = scene.granted(&scene.here, "stays", ttl).await;
+    let _ = scene.granted(&scene.here, "ends", ttl).await;
+    for _ in 0..9 {
+        tokio::time::sleep(ttl / 3).await;
+        assert!(scene.renew(&scene.here, &stays).await);
+    }
+    // Although the same owner has renewed another lease.
+    let _ = scene.granted(&scene.there, "ends", LONG).await;
+    assert!(is_taken(scene.acquire(&scene.there, "stays", LONG).await));
 }
 
 async fn a_token_of_another_grant_does_nothing(scene: &Scene<'_>) {

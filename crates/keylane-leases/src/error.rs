@@ -55,6 +55,9 @@ pub enum LeaseLost {
     /// It has run out: the store was not reached in time to renew it, or this process was paused.
     #[error("the lease has run out")]
     RanOut,
+    /// It was released.
+    #[error("the lease was released")]
+    Released,
     /// The store reports that the lease is not held under this token.
     #[error("the lease was taken over")]
     TakenOver,

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::error::LeaseLost;
 use crate::shared::Grant;
@@ -56,6 +57,12 @@ impl Lease {
     /// [`LeaseLost`] gives the reason.
     pub fn check(&self) -> Result<(), LeaseLost> {
         self.grant.validity.check()
+    }
+
+    /// Returns until when the lease is held, unless it is renewed before. `None` if it is lost or
+    /// released.
+    pub fn held_until(&self) -> Option<Instant> {
+        self.grant.validity.held_until()
     }
 
     /// Waits until the lease is lost. It returns a tenth of the time to live before another process
@@ -115,19 +122,24 @@ impl Lease {
         .await
     }
 
+    /// Releases the lease in the background, as a drop does: for a lease that others hold too, in
+    /// an `Arc`.
+    pub fn start_release(&self) {
+        drop(self.grant.release());
+    }
+
     /// Releases the lease, and waits until the store has the release: another process can have the
     /// key when this returns.
     ///
-    /// If the store cannot be reached, this returns all the same. The release is tried again in the
+    /// The lease has ended here before the store is asked: [`check`](Self::check) returns
+    /// [`LeaseLost::Released`]. If the store cannot be reached, this returns all the same. The release is tried again in the
     /// background until the lease has run out there, after its time to live.
     ///
     /// # Cancel safety
     ///
     /// The lease is released even if the future is dropped.
-    pub async fn release(self) {
-        let told = self.grant.release();
-        drop(self);
-        if let Some(told) = told {
+    pub async fn release(&self) {
+        if let Some(told) = self.grant.release() {
             // Without an answer the leases have ended, and released it before.
             let _ = told.await;
         }

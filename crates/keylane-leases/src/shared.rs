@@ -152,6 +152,9 @@ impl Shared {
         let mut state = self.state();
         let claim = state.table.release(key, token)?;
         let entry = state.terms.remove(key);
+        if let Some(entry) = &entry {
+            entry.validity.lose(LeaseLost::Released);
+        }
         let (told, receiver) = oneshot::channel();
         state.tell_store(claim, Some(told));
         drop(state);

@@ -1,11 +1,11 @@
-//! Looks at a server: whether it can be used, and with which settings it may lose data.
+//! Looks at servers: whether they can be used, and with which settings they may lose data.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use keylane_connector::{ErrorKind, Hazard, lock};
-use redis::cmd;
+use redis::{Cmd, cmd};
 use tokio::time::{Instant, sleep};
 
 use crate::error::RedisError;
@@ -20,14 +20,39 @@ const EVERY: Duration = match cfg!(test) {
 /// When each server was looked at last: its connections share the looks.
 static LOOKED: LazyLock<Mutex<HashMap<String, Instant>>> = LazyLock::new(Mutex::default);
 
+/// Where a server stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Alone,
+    /// A primary or a replica of a cluster.
+    InCluster,
+}
+
 /// Looks at a server again and again: an operator may change its settings.
 pub(crate) async fn inspect_at_intervals(link: &mut Link, name: &str) {
+    loop {
+        wait_for_next(name).await;
+        // The next command shows a connection that is broken.
+        let _ = inspect(link, name).await;
+    }
+}
+
+/// Looks at the nodes of a cluster now, and again and again.
+pub(crate) async fn inspect_cluster(link: &mut Link, name: &str) {
+    loop {
+        // The next command shows a connection that is broken.
+        let _ = inspect_nodes(link, name).await;
+        wait_for_next(name).await;
+    }
+}
+
+/// Waits until a server is to be looked at, and no other connection has done it.
+async fn wait_for_next(name: &str) {
     loop {
         sleep(EVERY).await;
         let looked_at = lock(&LOOKED).get(name).copied();
         if looked_at.is_none_or(|at| at.elapsed() >= EVERY) {
-            // The next command shows a connection that is broken.
-            let _ = inspect(link, name).await;
+            return;
         }
     }
 }
@@ -43,14 +68,39 @@ pub(crate) async fn inspect(link: &mut Link, name: &str) -> Result<(), RedisErro
         return Ok(());
     };
     usable(&info)?;
-    let mut ask = cmd("CONFIG");
-    ask.arg("GET").arg("appendfsync").arg("save");
-    let config = told(link.ask::<HashMap<String, String>>(&ask).await)?.unwrap_or_default();
-    let of = |name: &str| config.get(name).map(String::as_str);
-    for hazard in hazards(&info, of("appendfsync"), of("save")) {
-        hazard.warn(name);
+    let config = told(link.ask::<Config>(&persistence()).await)?.unwrap_or_default();
+    warn(name, &info, &config, Place::Alone);
+    Ok(())
+}
+
+/// Looks at the nodes of a cluster that are connected, and warns of their settings.
+async fn inspect_nodes(link: &mut Link, name: &str) -> Result<(), RedisError> {
+    lock(&LOOKED).insert(name.to_owned(), Instant::now());
+    let infos = link.ask_nodes::<String>(cmd("INFO")).await?;
+    let configs = link.ask_nodes::<Config>(persistence()).await?;
+    let configs = HashMap::<_, _>::from_iter(configs);
+    let unknown = Config::new();
+    for (node, info) in infos {
+        let config = configs.get(&node).unwrap_or(&unknown);
+        warn(&node, &info, config, Place::InCluster);
     }
     Ok(())
+}
+
+type Config = HashMap<String, String>;
+
+/// Returns the command that asks for the settings that `INFO` does not contain.
+fn persistence() -> Cmd {
+    let mut ask = cmd("CONFIG");
+    ask.arg("GET").arg("appendfsync").arg("save");
+    ask
+}
+
+fn warn(name: &str, info: &str, config: &Config, place: Place) {
+    let of = |name: &str| config.get(name).map(String::as_str);
+    for hazard in hazards(info, of("appendfsync"), of("save"), place) {
+        hazard.warn(name);
+    }
 }
 
 /// Returns the answer to a command that the user may have no right to: it is not needed.
@@ -83,7 +133,7 @@ fn usable(info: &str) -> Result<(), RedisError> {
     }
 }
 
-fn hazards(info: &str, appendfsync: Option<&str>, save: Option<&str>) -> Vec<Hazard> {
+fn hazards(info: &str, appendfsync: Option<&str>, save: Option<&str>, place: Place) -> Vec<Hazard> {
     let hazard = |setting: &str, value: &str, remedy| Hazard {
         setting: setting.to_owned(),
         value: value.to_owned(),
@@ -122,6 +172,9 @@ fn hazards(info: &str, appendfsync: Option<&str>, save: Option<&str>) -> Vec<Haz
         )),
         _ => {}
     }
+    if place == Place::InCluster {
+        return found;
+    }
     if mode(info) == Some("cluster") {
         found.push(hazard(
             "cluster-enabled",
@@ -149,7 +202,7 @@ mod tests {
                         # Replication\r\nrole:master\r\n";
 
     fn settings(info: &str, appendfsync: &str, save: &str) -> Vec<String> {
-        let found = hazards(info, Some(appendfsync), Some(save));
+        let found = hazards(info, Some(appendfsync), Some(save), Place::Alone);
         found.into_iter().map(|hazard| hazard.setting).collect()
     }
 
@@ -171,7 +224,20 @@ mod tests {
         let valkey = node.replace("redis_mode", "server_mode");
         assert_eq!(settings(&valkey, "always", ""), ["cluster-enabled"]);
         // The user has no right to `CONFIG`.
-        assert_eq!(hazards(SAFE, None, None), []);
+        assert_eq!(hazards(SAFE, None, None, Place::Alone), []);
+    }
+
+    /// The client finds the primaries by itself.
+    #[test]
+    fn a_replica_in_a_cluster_is_no_hazard_and_its_settings_are() {
+        let node = SAFE.replace("standalone", "cluster");
+        let node = node.replace("role:master", "role:slave");
+        let found = |info: &str| hazards(info, Some("always"), Some(""), Place::InCluster);
+        assert_eq!(found(&node), []);
+        let forgets = node.replace("aof_enabled:1", "aof_enabled:0");
+        let found = found(&forgets);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].setting, "appendonly");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 // # How it works
 //
-// There are four parts: `list/`, `stream/`, `leases/` and `rate/`. They do not know each other,
-// with one exception: `stream/` owns its streams by `leases/`. All of them speak with the server by
+// There are five parts: `list/`, `stream/`, `leases/`, `elections/` and `rate/`. They do not know
+// each other, with two exceptions: `stream/` owns its streams by `leases/`, and the terms of
+// `elections/` are leases. All of them speak with the server by
 // `link.rs`, in scripts beside their code, in folders `lua/`. Each begins with a page in its
 // `mod.rs`.
 
@@ -25,6 +26,9 @@ mod spooled;
 
 mod leases;
 pub use leases::RedisLeases;
+
+mod elections;
+pub use elections::{FencedWrite, FencedWriteError, RedisElections};
 
 mod rate;
 pub use rate::{Quota, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};

@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use keylane_connector::ErrorKind;
+use redis::aio::{ConnectionLike, MultiplexedConnection, PubSubSink, PubSubStream};
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo};
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, Pipeline, RedisFuture, RedisResult, Value,
-    cmd, make_extension_error,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, FromRedisValue, Pipeline, ProtocolVersion,
+    RedisFuture, RedisResult, Value, cmd, from_redis_value, make_extension_error,
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -30,8 +31,15 @@ const WRONG_TYPE: &str = "WRONGTYPE";
 #[derive(Clone)]
 pub(crate) struct Link {
     connection: Connection,
+    origin: Arc<Origin>,
     /// A task that lasts as long as the runtime of the connection.
     task: Option<Arc<AbortOnDropHandle<()>>>,
+}
+
+/// Where a connection leads, for another one beside it.
+struct Origin {
+    nodes: Vec<ConnectionInfo>,
+    connect: Duration,
 }
 
 #[derive(Clone)]
@@ -50,12 +58,16 @@ impl Link {
             .set_connection_timeout(Some(connect))
             .set_response_timeout(Some(response));
         let link = client.get_multiplexed_async_connection_with_config(&config);
-        Ok(Self::new(Connection::Server(link.await?)))
+        let nodes = vec![client.get_connection_info().clone()];
+        Ok(Self::new(
+            Connection::Server(link.await?),
+            Origin { nodes, connect },
+        ))
     }
 
     /// The same, to a cluster.
     pub(crate) async fn cluster(
-        nodes: &[redis::ConnectionInfo],
+        nodes: &[ConnectionInfo],
         (connect, response): (Duration, Duration),
     ) -> Result<Self, RedisError> {
         let client = ClusterClientBuilder::new(nodes.iter().cloned())
@@ -64,14 +76,40 @@ impl Link {
             .tcp_settings(tcp_settings())
             .build()?;
         let link = client.get_async_connection();
-        Ok(Self::new(Connection::Cluster(link.await?)))
+        let origin = Origin {
+            nodes: nodes.to_vec(),
+            connect,
+        };
+        Ok(Self::new(Connection::Cluster(link.await?), origin))
     }
 
-    fn new(connection: Connection) -> Self {
+    fn new(connection: Connection, origin: Origin) -> Self {
         Self {
             connection,
+            origin: Arc::new(origin),
             task: None,
         }
+    }
+
+    /// Subscribes to a channel, with a connection of its own to the same server. In a cluster it is
+    /// the first of the given nodes that can be reached, counted from this one: each node has all
+    /// messages.
+    pub(crate) async fn subscribe(
+        &self,
+        channel: &[u8],
+        from: usize,
+    ) -> Result<(PubSubSink, PubSubStream), RedisError> {
+        let Origin { nodes, connect } = &*self.origin;
+        let mut last = None;
+        for at in 0..nodes.len() {
+            let node = &nodes[(from + at) % nodes.len()];
+            let subscribed = tokio::time::timeout(*connect, subscribe(node, channel)).await;
+            match subscribed.unwrap_or_else(|_| Err(too_late())) {
+                Ok(subscribed) => return Ok(subscribed),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(too_late))
     }
 
     /// Runs this task, which never ends, as long as a handle of the connection is there.
@@ -124,6 +162,25 @@ impl Link {
         make_extension_error(WRONG_TYPE.to_owned(), Some(what))
     }
 
+    /// Sends a command to each node of a cluster that is connected, primaries and replicas. Returns
+    /// the answers with the addresses of the nodes, without those of nodes that refuse.
+    pub(crate) async fn ask_nodes<T: FromRedisValue>(
+        &mut self,
+        command: Cmd,
+    ) -> Result<Vec<(String, T)>, RedisError> {
+        let Connection::Cluster(link) = &mut self.connection else {
+            return Ok(Vec::new());
+        };
+        let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllNodes, None));
+        let answers = link.route_command(command, all).await?;
+        let answers: Vec<(String, Value)> =
+            from_redis_value(answers).map_err(redis::RedisError::from)?;
+        let answers = answers.into_iter();
+        let answers =
+            answers.filter_map(|(node, answer)| Some((node, from_redis_value(answer).ok()?)));
+        Ok(answers.collect())
+    }
+
     /// Asks the server, or any primary of the cluster, for an answer.
     pub(crate) async fn ping(&mut self) -> Result<(), RedisError> {
         let ping = cmd("PING");
@@ -140,6 +197,25 @@ impl Link {
             }
         }
     }
+}
+
+async fn subscribe(
+    node: &ConnectionInfo,
+    channel: &[u8],
+) -> Result<(PubSubSink, PubSubStream), RedisError> {
+    // The client reads messages in this form.
+    let settings = node.redis_settings().clone();
+    let settings = settings.set_protocol(ProtocolVersion::RESP2);
+    let node = node.clone().set_redis_settings(settings);
+    let client = Client::open(node.set_tcp_settings(tcp_settings()))?;
+    let (mut sink, messages) = client.get_async_pubsub().await?.split();
+    sink.subscribe(channel).await?;
+    Ok((sink, messages))
+}
+
+fn too_late() -> RedisError {
+    let what = "the server did not confirm the subscription in time";
+    RedisError::new(ErrorKind::Unreachable, what)
 }
 
 /// Returns the settings of the sockets.

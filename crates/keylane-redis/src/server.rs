@@ -1,7 +1,6 @@
 //! The addresses of the servers, and the settings of connections.
 
 use std::fmt;
-use std::future::pending;
 use std::time::Duration;
 
 use keylane_connector::{ConfigError, ErrorKind};
@@ -9,7 +8,7 @@ use redis::{Client, IntoConnectionInfo};
 use tokio::time::timeout;
 
 use crate::error::RedisError;
-use crate::inspect::{inspect, inspect_at_intervals};
+use crate::inspect::{inspect, inspect_at_intervals, inspect_cluster};
 use crate::link::{Link, tcp_settings};
 use crate::sentinel::Sentinels;
 
@@ -141,13 +140,17 @@ impl Redis {
 
     /// Connects, and looks at the settings of the server: now, and again at intervals. The
     /// connection fails for good when it breaks.
+    ///
+    /// The nodes of a cluster are looked at in the background: one that does not answer does not
+    /// delay the others.
     pub(crate) async fn connect(&self) -> Result<Link, RedisError> {
         let (mut link, server) = self.reach(Duration::ZERO).await?;
+        let mut looks = link.clone();
         let Some(server) = server else {
-            return Ok(link.with_task(pending()));
+            let cluster = self.name_of_cluster();
+            return Ok(link.with_task(async move { inspect_cluster(&mut looks, &cluster).await }));
         };
         inspect(&mut link, &server).await?;
-        let mut looks = link.clone();
         Ok(link.with_task(async move { inspect_at_intervals(&mut looks, &server).await }))
     }
 
@@ -155,6 +158,15 @@ impl Redis {
     /// this connection: it would be answered after the wait.
     pub(crate) async fn connect_for(&self, wait: Duration) -> Result<Link, RedisError> {
         Ok(self.reach(wait).await?.0)
+    }
+
+    /// Returns the addresses of the first nodes of a cluster.
+    fn name_of_cluster(&self) -> String {
+        let Address::Cluster(nodes) = &self.address else {
+            return String::new();
+        };
+        let names: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
+        names.join(",")
     }
 
     /// Returns a new connection, with the name of its server if it is a single one.
@@ -210,6 +222,8 @@ mod logs;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use keylane_testkit::scenario::until_async as until;
     use testkit_servers::RedisKind;
     use tracing::Level;
@@ -248,6 +262,70 @@ mod tests {
             let warnings = logs.at(Level::WARN);
             assert_eq!(warnings.len(), 1, "{kind}: {warnings:?}");
             assert!(warnings[0].contains("noeviction"), "{kind}: {warnings:?}");
+        }
+    }
+
+    /// An operator changes settings of two of four nodes. The last two are replicas.
+    #[tokio::test]
+    async fn a_setting_of_a_node_is_warned_of_once_with_the_node() {
+        for kind in [RedisKind::Redis7, RedisKind::Valkey9] {
+            let nodes = testkit_servers::Redis::builder(kind).argument("maxmemory", "100mb");
+            let nodes = nodes.argument("repl-ping-replica-period", "1");
+            let mut cluster = nodes.start_cluster(2).await.unwrap();
+            cluster.add_replicas().await.unwrap();
+            names_its_replicas(&cluster).await;
+            let logs = logs::Logs::record();
+            let urls = cluster.urls();
+            let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
+            let _link = redis.connect().await.unwrap();
+            are_looked_at_again(&cluster).await;
+            assert_eq!(logs.at(Level::WARN), [""; 0], "{kind}");
+            let changes = [
+                (1, ["maxmemory-policy", "allkeys-lru"]),
+                (2, ["appendfsync", "no"]),
+            ];
+            for (node, [setting, value]) in changes {
+                let words = ["CONFIG", "SET", setting, value];
+                cluster.node(node).execute(&words).await.unwrap();
+                let before = logs.at(Level::WARN).len();
+                until("it is said", async || logs.at(Level::WARN).len() > before).await;
+            }
+            are_looked_at_again(&cluster).await;
+            let warnings = logs.at(Level::WARN);
+            assert_eq!(warnings.len(), 2, "{kind}: {warnings:?}");
+            for (warning, (node, [setting, _])) in warnings.iter().zip(changes) {
+                let server = format!("server=\"127.0.0.1:{}\"", cluster.node(node).port());
+                assert!(warning.contains(&server), "{kind}: {warning}");
+                assert!(warning.contains(setting), "{kind}: {warning}");
+            }
+        }
+    }
+
+    /// Waits until each node names both replicas to a client. It names none that has heard nothing
+    /// of its primary.
+    async fn names_its_replicas(cluster: &testkit_servers::RedisCluster) {
+        for node in cluster.nodes() {
+            until("the node names the replicas", async || {
+                let slots = node.execute(&["CLUSTER", "SLOTS"]).await.unwrap();
+                let replicas = cluster.nodes()[2..].iter();
+                replicas
+                    .map(testkit_servers::Redis::port)
+                    .all(|port| slots.contains(&port.to_string()))
+            })
+            .await;
+        }
+    }
+
+    /// Waits until each node was looked at three times more.
+    async fn are_looked_at_again(cluster: &testkit_servers::RedisCluster) {
+        for node in cluster.nodes() {
+            let before = looks(node).await;
+            let own = Cell::new(0);
+            until("the node is looked at", async || {
+                own.set(own.get() + 1);
+                looks(node).await >= before + own.get() + 3
+            })
+            .await;
         }
     }
 

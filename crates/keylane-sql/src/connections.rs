@@ -133,6 +133,23 @@ impl<DB: Server> Connections<DB> {
         lock(&self.checks).is_sound
     }
 
+    /// Returns whether statements stay prepared, as far as is known.
+    pub(crate) fn keeps_statements(&self) -> bool {
+        lock(&self.checks).keeps_statements
+    }
+
+    /// Records that statements stay prepared, and whether a pooler does that.
+    pub(crate) fn set_keeps_statements(&self, is_by_a_pooler: bool) {
+        let mut checks = lock(&self.checks);
+        (checks.keeps_statements, checks.shares_sessions) = (true, is_by_a_pooler);
+    }
+
+    /// Returns whether a pooler lends each session to several clients. What a client sets in a
+    /// session, or listens to there, reaches others.
+    pub(crate) fn shares_sessions(&self) -> bool {
+        lock(&self.checks).shares_sessions
+    }
+
     /// Judges what a check has read, and warns of settings with which the server loses data.
     pub(crate) fn judge(&self, values: Vec<String>) -> Result<(), SettingError> {
         let judged = judge(DB::VARIABLES, values);
@@ -156,6 +173,9 @@ struct Checks {
     /// A connection was made since.
     is_new: bool,
     is_sound: bool,
+    /// No pooler was found in which prepared statements get lost.
+    keeps_statements: bool,
+    shares_sessions: bool,
 }
 
 impl Checks {

@@ -102,7 +102,7 @@ impl Database {
 fn options<DB: Server>(address: &str) -> Result<Vec<Options<DB>>, SqlError> {
     let servers = servers(address)?;
     let options = servers.iter().map(|address| address.parse());
-    let options: Result<Vec<_>, _> = options.collect();
+    let options: Result<Vec<_>, _> = options.map(|one| one.map(DB::least)).collect();
     options.map_err(|_: sqlx::Error| SqlError::unreadable_address())
 }
 

@@ -44,6 +44,15 @@ pub enum OpenError {
     /// The sessions of the pool have a variable with which nothing works, or data is lost.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// A pooler in front of PostgreSQL lends one session to several clients, and does not track
+    /// prepared statements. A client would execute the statement of another one.
+    #[error(
+        "a pooler lends the sessions of this database to several clients, and does not track \
+         prepared statements: set `pool_mode = session`, or use PgBouncer 1.21 or newer with \
+         `max_prepared_statements` above 0 and the statement cache of sqlx, or connect to the \
+         server itself"
+    )]
+    SharedSessions,
     /// The database reports an error.
     #[error(transparent)]
     Sql(#[from] SqlError),
@@ -226,6 +235,9 @@ impl From<sqlx::Error> for SqlError {
             E::Database(error) if kind == ErrorKind::ReadOnly => {
                 return Self::read_only(error.message());
             }
+            E::Database(error) if error.code().is_some_and(|code| is_of_statement(&code)) => {
+                format!("{}; {BY_A_POOLER}", error.message())
+            }
             E::Database(error) => error.message().to_owned(),
             // It quotes the address.
             E::Configuration(_) => "its address is not valid".to_owned(),
@@ -233,6 +245,14 @@ impl From<sqlx::Error> for SqlError {
         };
         Self { kind, message }
     }
+}
+
+/// What mixes prepared statements up after the check that finds [`OpenError::SharedSessions`].
+const BY_A_POOLER: &str = "if PgBouncer is between, it must have `pool_mode = session`";
+
+/// A prepared statement is missing, or is there already.
+fn is_of_statement(code: &str) -> bool {
+    matches!(code, "26000" | "42P05")
 }
 
 /// Returns whether an error concerns the session and not only the statement: the next statement on

@@ -44,6 +44,7 @@ mod link;
 mod listening;
 mod literals;
 mod migrations;
+mod pooler;
 mod session;
 mod times;
 

@@ -53,9 +53,16 @@ impl<DB: Server> Lent<DB> {
         Ok(judged?)
     }
 
-    async fn unchecked(connections: &Connections<DB>) -> Result<Self, SqlError> {
+    /// Lends a connection.
+    pub(crate) async fn unchecked(connections: &Connections<DB>) -> Result<Self, SqlError> {
         let of = connections.clone();
-        match of.pool.acquire().await {
+        let mut waits = Waits {
+            for_one_of: connections,
+            is_over: false,
+        };
+        let acquired = of.pool.acquire().await;
+        waits.is_over = true;
+        match acquired {
             Ok(connection) => Ok(Self {
                 connection: Some(connection),
                 of,
@@ -122,6 +129,20 @@ impl<DB: Server> Drop for Lent<DB> {
             // The call may have been given up because the server does not answer.
             self.of.look();
             drop(connection.detach());
+        }
+    }
+}
+
+/// A call that waits for a connection. It may be given up before the pool gives up.
+struct Waits<'a, DB: Server> {
+    for_one_of: &'a Connections<DB>,
+    is_over: bool,
+}
+
+impl<DB: Server> Drop for Waits<'_, DB> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.for_one_of.look();
         }
     }
 }

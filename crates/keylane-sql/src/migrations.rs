@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, Row};
 use crate::database::{Database, Pool};
 use crate::error::{ErrorKind, OpenError, SqlError};
 use crate::link::Lent;
+use crate::pooler;
 use crate::tables::{Quote, Tables};
 
 /// The statements of one migration. They can be repeated: MySQL commits after each of them.
@@ -55,9 +56,13 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// Returns [`OpenError::Newer`] if a newer program has migrated the tables, and changes nothing
-    /// then.
+    /// Returns [`OpenError::Newer`] if a newer program has migrated the tables, and
+    /// [`OpenError::SharedSessions`] behind a pooler in which statements do not stay prepared; it
+    /// changes nothing then.
     pub async fn migrate(&self, tables: &Tables) -> Result<(), OpenError> {
+        if let Pool::Postgres(pool) = &self.0 {
+            pooler::check(pool).await?;
+        }
         // A worker may have no right to create tables, and needs none.
         if self.version(tables).await? == needed() {
             return Ok(());
@@ -85,6 +90,7 @@ impl Database {
     ///
     /// Returns [`OpenError::Older`] or [`OpenError::Newer`] if the tables have another version, and
     /// [`OpenError::Setting`] if a variable of a session has a value with which nothing works.
+    /// [`OpenError::SharedSessions`] behind a pooler in which statements do not stay prepared.
     pub async fn check(&self, tables: &Tables) -> Result<(), OpenError> {
         self.check_session().await?;
         let found = self.version(tables).await?;
@@ -101,7 +107,10 @@ impl Database {
     /// Checks a session, and warns of settings with which the database loses data.
     async fn check_session(&self) -> Result<(), OpenError> {
         match &self.0 {
-            Pool::Postgres(pool) => Lent::check(pool).await,
+            Pool::Postgres(pool) => {
+                pooler::check(pool).await?;
+                Lent::check(pool).await
+            }
             Pool::MySql(pool) => Lent::check(pool).await,
         }
     }

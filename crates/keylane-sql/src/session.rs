@@ -5,8 +5,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use keylane_connector::Hazard;
 use sqlx::{
-    AssertSqlSafe, Connection, Database, Executor, MySql, MySqlConnection, PgConnection, Postgres,
-    Row,
+    AssertSqlSafe, ColumnIndex, Connection, Database, Decode, Executor, MySql, MySqlConnection,
+    PgConnection, Postgres, Row, Type,
 };
 
 use crate::error::SettingError;
@@ -30,6 +30,11 @@ pub(crate) struct Variable {
 pub(crate) trait Server: Database {
     const VARIABLES: &'static [Variable];
 
+    /// Returns the options without parameters that this crate does not need.
+    fn least(options: Options<Self>) -> Options<Self> {
+        options
+    }
+
     /// Sets a session.
     fn set(session: &mut Self::Connection) -> BoxFuture<'_, Result<(), sqlx::Error>>;
 
@@ -40,7 +45,30 @@ pub(crate) trait Server: Database {
     fn takes_writes(session: &mut Self::Connection) -> BoxFuture<'_, Result<bool, sqlx::Error>>;
 
     /// Returns where a server is, for the log.
-    fn place(options: &Options<Self>) -> String;
+    fn place(options: &Options<Self>) -> String {
+        let (host, port) = Self::address(options);
+        format!("{host}:{port}")
+    }
+
+    /// Returns the host and the port of a server.
+    fn address(options: &Options<Self>) -> (&str, u16);
+}
+
+/// Returns the query that reads the variables. `as_text` makes text of one.
+fn question<DB: Server>(as_text: &str) -> String {
+    let variables = DB::VARIABLES.iter();
+    let variables = variables.map(|one| as_text.replace("{}", one.read));
+    format!("select {}", Vec::from_iter(variables).join(", "))
+}
+
+/// Returns the columns of its answer.
+fn values<R: Row>(row: &R) -> Result<Vec<String>, sqlx::Error>
+where
+    usize: ColumnIndex<R>,
+    String: for<'r> Decode<'r, R::Database> + Type<R::Database>,
+{
+    let columns = 0..row.len();
+    columns.map(|column| row.try_get(column)).collect()
 }
 
 /// Transactions at the default level of PostgreSQL.
@@ -73,19 +101,20 @@ impl Server for Postgres {
         },
     ];
 
+    /// PgBouncer refuses this parameter unless it is told to ignore it. It concerns numbers that
+    /// are sent as text; sqlx asks for bytes.
+    fn least(options: Options<Self>) -> Options<Self> {
+        options.extra_float_digits(None)
+    }
+
     fn set(session: &mut PgConnection) -> BoxFuture<'_, Result<(), sqlx::Error>> {
         async move { session.execute(ISOLATION).await.map(drop) }.boxed()
     }
 
     fn read(session: &mut PgConnection) -> BoxFuture<'_, Result<Vec<String>, sqlx::Error>> {
-        let variables = Self::VARIABLES.iter().map(|one| one.read);
-        let text = format!("select {}", Vec::from_iter(variables).join(", "));
-        async move {
-            let row = sqlx::query(AssertSqlSafe(text)).fetch_one(session).await?;
-            let columns = 0..row.len();
-            columns.map(|column| row.try_get(column)).collect()
-        }
-        .boxed()
+        let question = sqlx::query(AssertSqlSafe(question::<Self>("{}")));
+        let answer = question.fetch_one(session);
+        answer.map(|row| values(&row?)).boxed()
     }
 
     fn takes_writes(session: &mut PgConnection) -> BoxFuture<'_, Result<bool, sqlx::Error>> {
@@ -93,8 +122,8 @@ impl Server for Postgres {
         read.fetch_one(session).boxed()
     }
 
-    fn place(options: &Options<Self>) -> String {
-        format!("{}:{}", options.get_host(), options.get_port())
+    fn address(options: &Options<Self>) -> (&str, u16) {
+        (options.get_host(), options.get_port())
     }
 }
 
@@ -179,15 +208,9 @@ impl Server for MySql {
     }
 
     fn read(session: &mut MySqlConnection) -> BoxFuture<'_, Result<Vec<String>, sqlx::Error>> {
-        let variables = Self::VARIABLES.iter();
-        let variables = variables.map(|one| format!("cast({} as char)", one.read));
-        let text = format!("select {}", Vec::from_iter(variables).join(", "));
-        async move {
-            let row = sqlx::query(AssertSqlSafe(text)).fetch_one(session).await?;
-            let columns = 0..row.len();
-            columns.map(|column| row.try_get(column)).collect()
-        }
-        .boxed()
+        let question = sqlx::query(AssertSqlSafe(question::<Self>("cast({} as char)")));
+        let answer = question.fetch_one(session);
+        answer.map(|row| values(&row?)).boxed()
     }
 
     fn takes_writes(session: &mut MySqlConnection) -> BoxFuture<'_, Result<bool, sqlx::Error>> {
@@ -195,8 +218,8 @@ impl Server for MySql {
         read.fetch_one(session).boxed()
     }
 
-    fn place(options: &Options<Self>) -> String {
-        format!("{}:{}", options.get_host(), options.get_port())
+    fn address(options: &Options<Self>) -> (&str, u16) {
+        (options.get_host(), options.get_port())
     }
 }
 

@@ -5,16 +5,15 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-/// Returns the time, by the clock that all processes of a machine share.
-///
-/// # Panics
-///
-/// Panics if the clock is set to a time before 1970.
+use rustix::time::{ClockId, clock_gettime};
+
+/// Returns the time, by the monotonic clock that all processes of a machine share. The system is
+/// asked without the C library, so a process whose clock a test has set sees the same time.
 pub fn now() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.expect("a clock that is set")
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 /// The end of the file. Clones write to the same one.
@@ -117,6 +116,16 @@ impl<const N: usize> Reader<N> {
         let parse = |line| Line::parse(line).unwrap_or_else(|| panic!("not a line: {line}"));
         self.lines.extend(text.lines().map(parse));
         &self.lines[known..]
+    }
+
+    /// Reads the rest, and returns all lines in the order in which they were written.
+    ///
+    /// # Panics
+    ///
+    /// Panics like [`read`](Self::read).
+    pub fn into_written(mut self) -> Vec<Line<N>> {
+        self.read();
+        self.lines
     }
 
     /// Reads the rest, and returns all lines in the order of their times.

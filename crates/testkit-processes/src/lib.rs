@@ -10,12 +10,13 @@
 //! ```
 //!
 //! What a worker does, and which of the findings are errors, is the affair of each test. Only a
-//! [`Trial`], for servers that fail over, has producers and a judge of its own.
+//! [`Trial`], for servers that fail over, has producers and a judge of its own, and so have
+//! [`elections`].
 
 #![cfg(unix)]
 
 mod process;
-pub use process::{Process, end_with_parent, pause_in_turn, told_to_stop};
+pub use process::{Process, end_with_parent, orders, pause_in_turn, told_to_stop};
 
 mod journal;
 pub use journal::{Journal, Line, Reader, now};
@@ -36,3 +37,5 @@ mod verdict;
 pub use verdict::Verdict;
 
 mod court;
+
+pub mod elections;

@@ -1,7 +1,7 @@
 //! A test of this executable in a process of its own.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -152,6 +152,16 @@ impl Process {
         std::iter::from_fn(|| self.lines.blocking_recv()).collect()
     }
 
+    /// Writes a line to the input of the process: see [`orders`]. A paused one reads it later.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the process has closed its input.
+    pub fn tell(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it was not stopped");
+        writeln!(input, "{line}").expect("the process reads its input");
+    }
+
     fn signal(&self, signal: &str) {
         let id = self.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status();
@@ -200,6 +210,20 @@ pub async fn told_to_stop() {
     let end = || std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
     let ended = tokio::task::spawn_blocking(end).await;
     ended.expect("no panic").expect("the end of the input");
+}
+
+/// In a process that a test has started: returns the lines that [`Process::tell`] sends. They end
+/// when [`Process::stop`] is called, or the test ends.
+pub fn orders() -> mpsc::UnboundedReceiver<String> {
+    let (sender, lines) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 /// Pauses two processes in turn, this many times. They want the same lease, and print this line

@@ -52,7 +52,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    fn start(&self, journal: &Path) -> Process {
+    pub(crate) fn start(&self, journal: &Path) -> Process {
         let variables = [(JOURNAL, journal.as_os_str()), (TASK, self.task.as_ref())];
         Process::start(self.test, variables)
     }
@@ -143,6 +143,24 @@ impl Trial {
         process.kill();
         self.journal.event(Event::Killed, u64::from(process.id()));
         *process = self.workers.start(&self.path);
+    }
+
+    /// Pauses a worker. When this returns, it does not run.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it has ended by itself.
+    pub async fn pause_worker(&self, worker: usize) {
+        self.processes[worker % self.workers.count].pause().await;
+    }
+
+    /// Lets a paused worker go on.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is gone.
+    pub fn resume_worker(&self, worker: usize) {
+        self.processes[worker % self.workers.count].resume();
     }
 
     /// Waits until a message of every key is done that was sent after the last fault.

@@ -146,7 +146,7 @@ impl fmt::Display for Verdict {
 }
 
 /// The value of an ascending list that this share of it, in percent, does not exceed.
-fn quantile(ascending: &[Duration], share: usize) -> Duration {
+pub(crate) fn quantile(ascending: &[Duration], share: usize) -> Duration {
     let place = (ascending.len() * share).div_ceil(100).saturating_sub(1);
     ascending.get(place).copied().unwrap_or_default()
 }

@@ -165,7 +165,8 @@ pub(crate) fn temporary_folder() -> Result<tempfile::TempDir, ServerError> {
 /// Returns whether a server could not get its port: another process may take one just before it
 /// does.
 pub(crate) fn is_port_taken(error: &ServerError) -> bool {
-    matches!(error, ServerError::Ended { log, .. } if log.contains("Address already in use"))
+    // Programs in Go begin with a small letter.
+    matches!(error, ServerError::Ended { log, .. } if log.contains("ddress already in use"))
 }
 
 /// How many ports to try, because of [`is_port_taken`].

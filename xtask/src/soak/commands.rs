@@ -10,7 +10,7 @@ use crate::workspace::cargo;
 const TIMES: &str = "KEYLANE_TIMES";
 
 /// The packages whose unit tests are random …
-const UNITS: [&str; 11] = [
+const UNITS: [&str; 12] = [
     "keylane",
     "keylane-connector",
     "keylane-inbox",
@@ -22,6 +22,7 @@ const UNITS: [&str; 11] = [
     "keylane-spool",
     "keylane-sql",
     "keylane-testkit",
+    "keylane-zookeeper",
 ];
 /// … and those whose other tests are, without a server of their own: with these targets.
 const MODELS: [(&str, &[&str]); 5] = [

@@ -10,12 +10,13 @@ use keylane::source::{
     Deliveries, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
     SourceLetter, StartGuard, StartLater,
 };
-use keylane_inbox::{Inbox, InboxPosition, InboxSource, NewMessage};
+use keylane_inbox::{Inbox, InboxPosition, InboxSource};
 use keylane_testkit::History;
 use keylane_testkit::conformance::{Case, Fault, Found, Harness, Site};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
+use crate::raw::{new_message, raw_message, sayable};
 use crate::support::open;
 
 keylane_testkit::conformance_tests!([flavor = "multi_thread", worker_threads = 2] Embedded);
@@ -129,17 +130,8 @@ impl Site for Directory {
     }
 
     async fn publish(&self, messages: Vec<RawMessage>) -> Result<(), BoxError> {
-        let messages = messages.into_iter().map(|raw| {
-            // An inbox has no messages without a key; the suite has.
-            let mut message = NewMessage::new(raw.key.clone().unwrap_or_default(), raw.payload);
-            if raw.key.is_none() {
-                message = message.header(NO_KEY, "");
-            }
-            let headers = raw.headers.into_iter();
-            headers.fold(message, |message, (name, value)| {
-                message.header(name, value.unwrap_or_default())
-            })
-        });
+        let messages = messages.into_iter();
+        let messages = messages.map(|raw| new_message(raw, NO_KEY));
         self.server.inbox().accept_many(messages).await?;
         Ok(())
     }
@@ -150,25 +142,11 @@ impl Site for Directory {
 
     async fn letters(&self) -> Result<Vec<RawMessage>, BoxError> {
         let letters = self.server.inbox().letters().list(0, 1_000).await?;
-        let raw = letters.into_iter().map(|letter| {
-            let message = letter.message;
-            let mut raw = RawMessage::new(message.payload).key(message.key);
-            let headers = message.headers.into_iter();
-            raw.headers = headers
-                .map(|header| (header.name, Some(header.value)))
-                .collect();
-            raw
-        });
-        Ok(raw.collect())
+        Ok(letters.into_iter().map(raw_message).collect())
     }
 
-    /// An inbox has neither tombstones nor headers without a value.
-    fn sayable(&self, mut message: RawMessage) -> RawMessage {
-        message.is_tombstone = false;
-        for (_, value) in &mut message.headers {
-            value.get_or_insert_default();
-        }
-        message
+    fn sayable(&self, message: RawMessage) -> RawMessage {
+        sayable(message)
     }
 
     async fn redrive(&self) -> Result<bool, BoxError> {

@@ -7,6 +7,9 @@
 
 mod support;
 
+#[path = "../support/raw.rs"]
+mod raw;
+
 mod conformance;
 mod crash;
 mod done;

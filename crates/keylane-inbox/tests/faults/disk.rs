@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use redb::StorageBackend;
 
@@ -20,6 +20,32 @@ pub(crate) struct Disk {
     now: Arc<Mutex<Vec<u8>>>,
     events: Arc<Mutex<Vec<Event>>>,
     fails: Arc<Fails>,
+    answers: Arc<Answers>,
+}
+
+/// Whether syncs are answered.
+#[derive(Debug, Default)]
+struct Answers {
+    is_silent: Mutex<bool>,
+    again: Condvar,
+    waiting: AtomicU64,
+}
+
+/// A disk that answers no sync until this is dropped.
+pub(crate) struct Silence(Disk);
+
+impl Silence {
+    /// How many syncs wait for their answers.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.0.answers.waiting.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        *self.0.answers.is_silent.lock().unwrap() = false;
+        self.0.answers.again.notify_all();
+    }
 }
 
 /// What is to fail next: 0 for nothing, n for the n-th from now and all after it.
@@ -49,6 +75,19 @@ impl Disk {
 
     pub(crate) fn fails(&self) -> &Fails {
         &self.fails
+    }
+
+    pub(crate) fn is_silent(&self) -> Silence {
+        *self.answers.is_silent.lock().unwrap() = true;
+        Silence(self.clone())
+    }
+
+    fn await_answer(&self) {
+        let answers = &self.answers;
+        answers.waiting.fetch_add(1, Ordering::SeqCst);
+        let is_silent = answers.is_silent.lock().unwrap();
+        drop(answers.again.wait_while(is_silent, |silent| *silent));
+        answers.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn note(&self, event: Event) {
@@ -99,6 +138,7 @@ impl StorageBackend for Disk {
 
     fn sync_data(&self) -> io::Result<()> {
         Fails::strike(&self.fails.syncs, io::ErrorKind::Other)?;
+        self.await_answer();
         self.note(Event::Sync);
         Ok(())
     }

@@ -11,7 +11,7 @@ use keylane_inbox::store::{Accepted, EmbeddedStore, InboxStore, Settings, Settle
 
 use crate::disk::{Disk, Event, Fate, Platter};
 
-fn open(disk: &Disk) -> EmbeddedStore {
+pub(crate) fn open(disk: &Disk) -> EmbeddedStore {
     let disk = disk.clone();
     EmbeddedStore::open_with_backend(move || Ok(disk.clone()), Settings::default()).unwrap()
 }
@@ -45,7 +45,7 @@ async fn insist(store: &EmbeddedStore, n: u64) -> u64 {
 }
 
 /// What a power failure right now would leave, if everything that was not synced is lost.
-fn after_power_failure(disk: &Disk) -> Disk {
+pub(crate) fn after_power_failure(disk: &Disk) -> Disk {
     let events = disk.events();
     let synced = events
         .iter()
@@ -58,7 +58,7 @@ fn after_power_failure(disk: &Disk) -> Disk {
     platter.into_disk()
 }
 
-async fn waiting(store: &EmbeddedStore) -> Vec<u64> {
+pub(crate) async fn waiting(store: &EmbeddedStore) -> Vec<u64> {
     let all = store.scan(0, usize::MAX, usize::MAX).await.unwrap();
     all.into_iter().map(|message| message.sequence).collect()
 }

@@ -6,6 +6,7 @@ mod disk;
 mod failing;
 mod full;
 mod power;
+mod silent;
 
 #[path = "../support/tmpfs.rs"]
 mod tmpfs;

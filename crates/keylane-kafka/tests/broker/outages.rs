@@ -1,6 +1,7 @@
 //! Brokers that die one after the other, and connections that are cut, reset and slow, while
 //! records are produced and handled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,22 +12,27 @@ use keylane_testkit::{Act, Gate};
 use testkit_servers::Kafka;
 use testkit_servers::proxy::{Direction, Proxy};
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Level;
 
+use crate::loudness::logged;
 use crate::rebalances::{PARTITIONS, judge, produce, settled, takes, watch};
-use crate::stage::{Member, Stage, waiting};
+use crate::stage::{Member, Stage, until, waiting};
 use crate::support::{PATIENCE, Topic, show_log};
 
 /// How often a member may open its source again for one fault. A member that spins exceeds it.
 const RESTARTS: u64 = 10;
 
 /// Two members handle the records of these brokers while `faults` happen.
-async fn survived(kafka: Kafka, brokers: fn(&Kafka) -> String, faults: impl AsyncFnOnce(&Stage)) {
+async fn survived(
+    kafka: Kafka,
+    builder: fn(&Topic) -> KafkaSourceBuilder,
+    faults: impl AsyncFnOnce(&Stage),
+) {
     show_log();
     let stage = Stage::of(Topic::new(Arc::new(kafka), PARTITIONS).await);
     let join = || {
         let script = stage.script().choose(|cue| Act::ok().sleeps(takes(cue.id)));
-        let builder = stage.topic.builder_at(brokers(&stage.topic.kafka));
-        stage.member_of(builder, script)
+        stage.member_of(builder(&stage.topic), script)
     };
     let (ends, watches) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
     let producer = tokio::spawn(produce(stage.clone(), Arc::clone(&ends)));
@@ -52,7 +58,7 @@ async fn survived(kafka: Kafka, brokers: fn(&Kafka) -> String, faults: impl Asyn
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_reordered_when_brokers_die_one_after_the_other() {
     let kafka = Kafka::cluster(3).await.expect("a cluster");
-    survived(kafka, Kafka::bootstrap, async |stage| {
+    survived(kafka, Topic::builder, async |stage| {
         let kafka = &stage.topic.kafka;
         for node in 0..3 {
             let before = stage.done().len();
@@ -66,9 +72,13 @@ async fn nothing_is_lost_or_reordered_when_brokers_die_one_after_the_other() {
     .await;
 }
 
+fn through_proxy(topic: &Topic) -> KafkaSourceBuilder {
+    topic.builder_at(topic.kafka.proxied())
+}
+
 async fn behind_proxy(fault: impl AsyncFn(&Proxy), times: usize) {
     let kafka = Kafka::start().await.expect("a broker");
-    survived(kafka, Kafka::proxied, async |stage| {
+    survived(kafka, through_proxy, async |stage| {
         for _ in 0..times {
             fault(stage.topic.kafka.proxy(0)).await;
             stage.handled(stage.done().len() + 100).await;
@@ -101,6 +111,62 @@ async fn nothing_is_lost_or_reordered_when_connections_are_slow() {
         proxy.delay(Direction::ToClient, Duration::from_millis(100));
     };
     behind_proxy(slow, 3).await;
+}
+
+/// Fails if an error of the topic, the group or the broker behind the proxy was logged.
+fn no_error_is_logged(stage: &Stage) {
+    let port = stage.topic.kafka.proxied().replace("127.0.0.1", "");
+    for name in [&port, &stage.topic.name, &stage.topic.group] {
+        let lines = logged(name);
+        let errors = lines.iter().filter(|(level, _)| *level == Level::ERROR);
+        assert_eq!(errors.count(), 0, "{lines:?}");
+    }
+}
+
+/// The client gives a silent connection up when a request has had no answer for three seconds. By
+/// default it waits for a minute.
+fn impatient(topic: &Topic) -> KafkaSourceBuilder {
+    through_proxy(topic).property("socket.timeout.ms", "3000")
+}
+
+/// A network drops packets without a word, and closes no connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_reordered_when_connections_are_forgotten() {
+    let kafka = Kafka::start().await.expect("a broker");
+    survived(kafka, impatient, async |stage| {
+        let proxy = stage.topic.kafka.proxy(0);
+        for _ in 0..2 {
+            let before = proxy.traffic().accepted;
+            proxy.forget();
+            until("they connect again", async || {
+                proxy.traffic().accepted > before
+            })
+            .await;
+            stage.handled(stage.done().len() + 100).await;
+        }
+        no_error_is_logged(stage);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_source_goes_on_when_its_connections_were_forgotten() {
+    show_log();
+    let kafka = Arc::new(Kafka::start().await.expect("a broker"));
+    let stage = Stage::of(Topic::new(kafka, PARTITIONS).await);
+    let member = stage.member_of(impatient(&stage.topic), stage.script());
+    stage.publish(0..40).await;
+    stage.handled(40).await;
+    stage.nothing_left().await;
+    stage.topic.kafka.proxy(0).forget();
+    stage.publish(0..40).await;
+    stage.handled(80).await;
+    stage.nothing_left().await;
+    no_error_is_logged(&stage);
+    let stats = member.intake.stats();
+    assert_eq!((stats.restarts, stats.last_error), (0, None));
+    member.stop().await;
+    judge(&stage, &BTreeMap::new(), true);
 }
 
 /// The broker has removed the member from its group meanwhile, and answers its commits with that.

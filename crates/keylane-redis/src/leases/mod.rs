@@ -7,7 +7,7 @@
 mod name;
 
 use std::fmt::{self, Write};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -107,7 +107,7 @@ static RELEASE: LazyLock<Script> =
 /// # }
 /// ```
 pub struct RedisLeases {
-    link: ReconnectingLink,
+    link: Arc<ReconnectingLink>,
     names: Names,
 }
 
@@ -126,10 +126,30 @@ impl RedisLeases {
     pub fn open(redis: &Redis, namespace: impl Into<Bytes>) -> Result<Self, ConfigError> {
         let namespace = namespace.into();
         names::check("namespace", &namespace)?;
-        Ok(Self {
-            link: ReconnectingLink::new(redis.clone()),
-            names: Names::new(namespace, 1),
-        })
+        Ok(Self::with(redis, Names::new(namespace, 1)))
+    }
+
+    /// Opens the leases of the terms of elections. The namespace was [checked](names::check).
+    pub(crate) fn of_terms(redis: &Redis, namespace: Bytes) -> Self {
+        Self::with(redis, Names::of_terms(namespace))
+    }
+
+    fn with(redis: &Redis, names: Names) -> Self {
+        Self {
+            link: Arc::new(ReconnectingLink::new(redis.clone())),
+            names,
+        }
+    }
+
+    pub(crate) fn link(&self) -> &Arc<ReconnectingLink> {
+        &self.link
+    }
+
+    /// Returns the key of a lease in the database.
+    pub(crate) fn name(&self, key: &[u8]) -> Vec<u8> {
+        let mut name = Vec::new();
+        self.names.lease(self.names.slot(key), key, &mut name);
+        name
     }
 
     /// Spreads the leases over this many hash tags, and so over the nodes of a cluster; 1 by
@@ -316,10 +336,15 @@ fn values(command: &mut Cmd, owner: &Owner, claims: &[&Claim]) {
     let mut value = String::new();
     for claim in claims {
         value.clear();
-        // Writing into a string cannot fail.
-        let _ = write!(value, "{} {owner}", claim.token);
+        write_value(&mut value, owner, claim.token);
         command.arg(value.as_str());
     }
+}
+
+/// Writes the value of a lease that this owner holds under this token.
+pub(crate) fn write_value(value: &mut String, owner: &Owner, token: Token) {
+    // Writing into a string cannot fail.
+    let _ = write!(value, "{token} {owner}");
 }
 
 /// Parses an answer. A token is text: as a number it would be exact only up to 2^53 in a script.
@@ -337,12 +362,12 @@ fn answer(said: &Value) -> Option<Answer> {
 }
 
 /// Rounds a time to live up, so that a lease lasts at least as long.
-fn millis(ttl: Duration) -> u64 {
+pub(crate) fn millis(ttl: Duration) -> u64 {
     let millis = ttl.min(LONGEST).as_nanos().div_ceil(1_000_000);
     u64::try_from(millis).unwrap_or(u64::MAX).max(1)
 }
 
-fn incomprehensible() -> StoreError {
+pub(crate) fn incomprehensible() -> StoreError {
     StoreError::new("the answer is not from Redis: check the address")
 }
 

@@ -26,13 +26,22 @@ struct SlotNames {
 impl Names {
     /// Creates the names of a namespace that was [checked](names::check).
     pub(super) fn new(namespace: Bytes, slots: u16) -> Self {
+        Self::with(namespace, slots, [b"lease-token", b"lease"])
+    }
+
+    /// The same for the terms of elections, in one slot: no lease of a namespace has such a name.
+    pub(super) fn of_terms(namespace: Bytes) -> Self {
+        Self::with(namespace, 1, [b"term-token", b"term"])
+    }
+
+    fn with(namespace: Bytes, slots: u16, [counter, leases]: [&[u8]; 2]) -> Self {
         let key = |slot: u16, end: &[u8]| match slots {
             1 => names::beside(&namespace, &[end]),
             _ => names::beside_in(&namespace, slot, &[end]),
         };
         let slot = |slot| SlotNames {
-            counter: key(slot, b"lease-token"),
-            leases: key(slot, b"lease"),
+            counter: key(slot, counter),
+            leases: key(slot, leases),
         };
         Self {
             slots: (0..slots).map(slot).collect(),

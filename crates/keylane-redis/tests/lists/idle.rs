@@ -1,6 +1,8 @@
 //! Connections that are lost while nothing is in hand.
 
+use std::future::IntoFuture;
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::time::Duration;
 
 use keylane::OnExhausted;
@@ -9,7 +11,7 @@ use keylane::source::RawMessage;
 use keylane_redis::{ListQueue, Redis};
 use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::RedisKind;
-use testkit_servers::proxy::Proxy;
+use testkit_servers::proxy::{Direction, Proxy};
 use tracing::Level;
 
 use crate::logs::Logs;
@@ -77,4 +79,61 @@ async fn a_network_that_closes_connections() {
 async fn a_network_that_forgets_connections() {
     let server = own(RedisKind::Valkey9).await;
     an_idle_worker_goes_on(&server, async |proxy| proxy.forget()).await;
+}
+
+/// The server has handed out an element, the answer is lost, and the source is stopped while it
+/// connects again.
+#[tokio::test]
+async fn a_source_that_is_stopped_while_it_connects_again_gives_back() {
+    let server = own(RedisKind::Redis7).await;
+    let target = (Ipv4Addr::LOCALHOST, server.port()).into();
+    let proxy = Proxy::to(target).await.unwrap();
+    let queue = |url: &str| {
+        let redis = Redis::at(url).unwrap();
+        // No other worker would get the element in the time of the test.
+        let lease = Duration::from_secs(600);
+        let queue = ListQueue::builder(&redis, "stopped").lease(lease).build();
+        queue.unwrap()
+    };
+    let behind = queue(&format!("redis://127.0.0.1:{}", proxy.port()));
+    let direct = queue(&server.url());
+    let logs = Logs::record();
+    let consumer = by_key()
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
+        .unwrap();
+    let intake = consumer.consume(behind.source()).unwrap();
+    until("it waits for an element", async || {
+        let clients = server.execute(&["CLIENT", "LIST"]).await.unwrap();
+        clients.contains("cmd=blmove")
+    })
+    .await;
+    // The end of the wait passes, of 5 and 20 bytes with their lengths, and the beginning of the
+    // answer with the element.
+    proxy.reset_after(Direction::ToClient, 40);
+    proxy.delay(Direction::ToServer, Duration::from_secs(1));
+    let mut raw = connect(&server.url()).await;
+    let mut push = redis::cmd("LPUSH");
+    push.arg("stopped").arg("twenty bytes of text");
+    push.exec_async(&mut raw).await.unwrap();
+    until("it connects again", async || {
+        let lines = logs.at(Level::INFO);
+        lines.iter().any(|line| line.contains("connects again"))
+    })
+    .await;
+    proxy.cut();
+    proxy.delay(Direction::ToServer, Duration::ZERO);
+    let held = direct.status().await.unwrap();
+    assert_eq!((held.waiting, held.workers.len()), (0, 1));
+    let mut stop = pin!(intake.stop().into_future());
+    let stats = tokio::select! {
+        stats = &mut stop => stats,
+        () = until("it connects to leave", async || proxy.traffic().accepted > 3) => {
+            proxy.heal();
+            stop.await
+        }
+    };
+    let left = direct.status().await.unwrap();
+    assert_eq!((left.waiting, left.workers.len()), (1, 0), "{stats}");
+    assert_eq!(logs.at(Level::ERROR), [""; 0]);
 }

@@ -19,10 +19,14 @@ mod names;
 mod plain;
 mod processes;
 mod refused;
+#[path = "../shared/runtimes.rs"]
+mod runtimes;
 mod sharing;
 mod sink;
 mod sizes;
 mod slots;
+#[path = "../shared/starts.rs"]
+mod starts;
 mod state;
 mod story;
 mod support;

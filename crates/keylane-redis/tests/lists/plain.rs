@@ -15,6 +15,7 @@ use testkit_servers::RedisKind;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::runtimes::{PUSHES, push_from_each, runtime};
 use crate::support::{builder, new_name, own, shared};
 
 /// A list of its own, and the settings of its queue.
@@ -316,26 +317,12 @@ async fn a_list_of_something_else_is_a_typed_error() {
     assert!(!error.is_retryable());
 }
 
-/// Runtimes that have ended, and runtimes that stand still: each push has a connection that works.
 #[test]
 fn a_message_is_pushed_once_from_each_runtime() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().unwrap()
-    };
     let first = runtime();
     let server = first.block_on(own(RedisKind::Valkey9));
     let queue = builder(&server.url(), "runtimes").build().unwrap();
-    let mut still = vec![first];
-    for number in 0..12 {
-        let runtime = runtime();
-        let message = RawMessage::new(number.to_string());
-        let pushed = runtime.block_on(queue.push(&message));
-        assert!(pushed.is_ok(), "{number}: {pushed:?}");
-        if number % 3 == 0 {
-            still.push(runtime);
-        }
-    }
-    let status = still[0].block_on(queue.status()).unwrap();
-    assert_eq!(status.waiting, 12);
+    push_from_each(async |message| queue.push(&message).await);
+    let status = first.block_on(queue.status()).unwrap();
+    assert_eq!(status.waiting, PUSHES);
 }

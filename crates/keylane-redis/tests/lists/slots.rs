@@ -17,60 +17,6 @@ use crate::crew::{Crew, read};
 use crate::state::check;
 use crate::support::{connect, until};
 
-/// Moves the slot of a key from one node to another, one key after the other.
-async fn move_slot(
-    cluster: &RedisCluster,
-    key: &str,
-    from: &testkit_servers::Redis,
-    to: &testkit_servers::Redis,
-) {
-    let slot = from.execute(&["CLUSTER", "KEYSLOT", key]).await.unwrap();
-    let (from_id, to_id) = (id(from).await, id(to).await);
-    let set = async |node: &testkit_servers::Redis, how: [&str; 2]| {
-        let set = ["CLUSTER", "SETSLOT", &slot, how[0], how[1]];
-        node.execute(&set).await.unwrap();
-    };
-    set(to, ["IMPORTING", &from_id]).await;
-    set(from, ["MIGRATING", &to_id]).await;
-    let port = to.port().to_string();
-    loop {
-        let keys = from
-            .execute(&["CLUSTER", "GETKEYSINSLOT", &slot, "10"])
-            .await
-            .unwrap();
-        if keys.is_empty() {
-            break;
-        }
-        for key in keys.lines() {
-            let migrate = ["MIGRATE", "127.0.0.1", &port, key, "0", "5000"];
-            from.execute(&migrate)
-                .await
-                .unwrap_or_else(|error| panic!("{key}: {error}"));
-            // So that the slot is used in between.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-    set(to, ["NODE", &to_id]).await;
-    set(from, ["NODE", &to_id]).await;
-    for node in cluster.nodes() {
-        set(node, ["NODE", &to_id]).await;
-    }
-}
-
-async fn id(node: &testkit_servers::Redis) -> String {
-    node.execute(&["CLUSTER", "MYID"]).await.unwrap()
-}
-
-/// The node that has the slot of a key.
-async fn place_of(cluster: &RedisCluster, key: &str) -> usize {
-    for (place, node) in cluster.nodes().iter().enumerate() {
-        if node.execute(&["EXISTS", key]).await.is_ok() {
-            return place;
-        }
-    }
-    panic!("no node has {key}");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_under_a_list() {
     for kind in [RedisKind::Redis7, RedisKind::Valkey9] {
@@ -84,11 +30,11 @@ async fn a_slot_moves_under_a_list() {
         for _ in 0..3 {
             crew.join(&queue);
         }
-        let mut at = place_of(&cluster, list).await;
+        let mut at = cluster.place_of(list).await.unwrap();
         for _ in 0..3 {
             crew.progress(100).await;
             let next = (at + 1) % 3;
-            move_slot(&cluster, list, cluster.node(at), cluster.node(next)).await;
+            cluster.move_slot(list, next).await.unwrap();
             at = next;
             crew.progress(50).await;
             check(&mut connect(&cluster.node(at).url()).await, list).await;
@@ -180,11 +126,11 @@ async fn a_slot_moves_under_a_stream_leases_and_a_rate() {
         })
         .await;
     };
-    let mut at = place_of(&cluster, stream).await;
+    let mut at = cluster.place_of(stream).await.unwrap();
     for _ in 0..3 {
         progress().await;
         let next = (at + 1) % 3;
-        move_slot(&cluster, stream, cluster.node(at), cluster.node(next)).await;
+        cluster.move_slot(stream, next).await.unwrap();
         at = next;
     }
     progress().await;

@@ -1,17 +1,11 @@
 //! The attempts at an entry.
 
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use keylane::consume::IntakeSettings;
-use keylane::source::{Outcome, RawMessage, Settlement, Source as _};
-use keylane::{OnExhausted, Retry};
-use keylane_testkit::scenario::{boxed, by_key};
+use keylane::source::{Outcome, Settlement, Source as _};
 use testkit_servers::RedisKind;
-use testkit_servers::proxy::Proxy;
 
+use crate::starts::{ATTEMPTS, Starts};
 use crate::support::{Client, Driven, LEASE, PATIENCE, builder, new_name, shared, until};
 
 /// Starts an attempt once it is noted.
@@ -106,55 +100,27 @@ async fn an_attempt_that_was_dropped_does_not_count() {
 /// start is noted again and counts once: the message has all its attempts before it is a letter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_that_is_noted_again_counts_once() {
-    const ATTEMPTS: u32 = 4;
     for kind in RedisKind::ALL {
         let server = shared(kind).await;
         let (client, name) = (Client::to(&server).await, new_name("again"));
-        let proxy = Proxy::to((Ipv4Addr::LOCALHOST, server.port()).into());
-        let proxy = Arc::new(proxy.await.unwrap());
-        let (runs, cuts) = (Arc::new(AtomicU32::new(0)), Arc::clone(&proxy));
-        let counts = Arc::clone(&runs);
-        let consumer = by_key()
-            .retry(Retry::fixed(Duration::from_millis(20)).max_attempts(ATTEMPTS))
-            .on_exhausted(OnExhausted::AtSource)
-            .spawn(boxed(move |raw: RawMessage| {
-                if raw.payload == "ready" {
-                    return futures::future::ready(Ok(()));
-                }
-                if counts.fetch_add(1, Ordering::SeqCst) + 1 < ATTEMPTS {
-                    cuts.cut_to_client();
-                }
-                futures::future::ready(Err("no".into()))
-            }))
-            .unwrap();
-        let url = format!("redis://127.0.0.1:{}", proxy.port());
+        let starts = Starts::at(&server).await;
         let letters = format!("{name}.dead");
-        let source = builder(&url, "g").stream(name.clone()).lease(30 * LEASE);
-        let source = source.dead_letters(letters.clone()).build().unwrap();
-        let settings = IntakeSettings::new().longest_pause(Duration::from_millis(50));
+        let source = builder(&starts.url(), "g").stream(name.clone());
+        let source = source.lease(30 * LEASE).dead_letters(letters.clone());
+        let source = source.build().unwrap();
         let watch = source.watch();
-        let intake = consumer.consume_with(source, settings).unwrap();
+        let (_dispatcher, intake) = starts.consume(source);
         until("it owns the stream", async || watch.counts().owned == 1).await;
         // The server knows the script then.
         client.add(&name, "a", "ready").await;
         until("it is acked", async || client.left(&name, "g").await == 0).await;
         client.add(&name, "a", "0").await;
-        for attempt in 2..=ATTEMPTS {
-            until("the server has counted it", async || {
-                let pending = client.pending(&name, "g").await;
-                pending
-                    .iter()
-                    .any(|(_, count)| *count == u64::from(attempt) + 1)
-            })
-            .await;
-            assert_eq!(runs.load(Ordering::SeqCst), attempt - 1, "{kind}");
-            proxy.reset();
-            proxy.heal();
-            until("it is tried again", async || {
-                runs.load(Ordering::SeqCst) == attempt
-            })
-            .await;
-        }
+        let counted = async |attempt| {
+            let pending = client.pending(&name, "g").await;
+            let mut counts = pending.iter().map(|(_, count)| *count);
+            counts.any(|count| count == u64::from(attempt) + 1)
+        };
+        starts.are_noted_again(counted).await;
         until("there is a letter", async || {
             client.run::<u64>(&["XLEN", &letters]).await == 1
         })
@@ -163,7 +129,7 @@ async fn a_start_that_is_noted_again_counts_once() {
         let fields = &found[0].1;
         let at = fields.iter().position(|field| field == "keylane.attempts");
         assert_eq!(fields[at.unwrap() + 1], ATTEMPTS.to_string(), "{kind}");
-        assert_eq!(runs.load(Ordering::SeqCst), ATTEMPTS, "{kind}");
+        assert_eq!(starts.runs(), ATTEMPTS, "{kind}");
         intake.stop().await;
     }
 }

@@ -21,8 +21,12 @@ mod order;
 mod parts;
 mod processes;
 mod rebalances;
+#[path = "../shared/runtimes.rs"]
+mod runtimes;
 mod sentinels;
 mod sinks;
+#[path = "../shared/starts.rs"]
+mod starts;
 mod support;
 mod trimmed;
 mod unable;

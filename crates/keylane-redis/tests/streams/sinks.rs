@@ -12,6 +12,7 @@ use keylane_spool::Spool;
 use testkit_servers::RedisKind;
 use tokio::time::timeout;
 
+use crate::runtimes::{PUSHES, push_from_each, runtime};
 use crate::support::{new_name, own, shared};
 
 /// The fields of each entry, in their order.
@@ -136,38 +137,20 @@ async fn what_cannot_be_written_is_a_typed_error() {
     assert_eq!(none.unwrap_err(), ConfigError::zero("partitions"));
 }
 
-/// Runtimes that have ended, and runtimes that stand still: each push has a connection that works.
 #[test]
 fn a_message_is_pushed_once_from_each_runtime() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().unwrap()
-    };
     let first = runtime();
     let name = new_name("runtimes");
     let server = first.block_on(own(RedisKind::Redis8));
     let sink = StreamSink::new(&Redis::at(&server.url()).unwrap(), name.clone()).unwrap();
-    let mut still = vec![first];
-    for number in 0..12 {
-        let runtime = runtime();
-        let message = RawMessage::new(number.to_string());
-        let pushed = runtime.block_on(sink.push(&message));
-        assert!(pushed.is_ok(), "{number}: {pushed:?}");
-        if number % 3 == 0 {
-            still.push(runtime);
-        }
-    }
-    let length = still[0].block_on(server.execute(&["XLEN", &name]));
-    assert_eq!(length.unwrap(), "12");
+    push_from_each(async |message| sink.push(&message).await);
+    let length = first.block_on(server.execute(&["XLEN", &name]));
+    assert_eq!(length.unwrap(), PUSHES.to_string());
 }
 
 /// A runtime that stands still while it connects holds up no other one.
 #[test]
 fn a_runtime_waits_for_no_other_one() {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().build().unwrap()
-    };
     let (first, second) = (runtime(), runtime());
     let server = first.block_on(own(RedisKind::Redis8));
     let sink = StreamSink::new(&Redis::at(&server.url()).unwrap(), new_name("still")).unwrap();

@@ -212,8 +212,12 @@ impl Elections {
         }
     }
 
-    /// Listens, unless it does already.
+    /// Listens, unless it does already, or shares sessions with other clients of a pooler: those
+    /// would get what is announced.
     fn listen(&self) {
+        if self.connections.shares_sessions() {
+            return;
+        }
         let mut listens = lock(&self.listens);
         // The runtime of an earlier caller may have ended.
         if listens.as_ref().is_none_or(|task| task.is_finished()) {

@@ -9,10 +9,10 @@ use keylane::source::{Deliveries, Delivery, Outcome, RawMessage, Received, Settl
 use keylane_sql::error::CommitError;
 use keylane_sql::{Claim, Committed, SourceSettings, SqlPosition, SqlSource};
 use testkit_servers::proxy::Proxy;
-use testkit_servers::{MariaDb, Postgres};
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{Log, Own, TTL, What, Work, Worker, message, until};
+use crate::support::pair::Pair;
 use crate::support::{Kind, Place};
 
 /// Messages that are lost with the lag, and as many that are accepted after it.
@@ -24,101 +24,13 @@ const FIRST: u64 = 10_000;
 
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// A primary, a standby that follows it, and the address that leads to one of them.
-pub(crate) enum Pair {
-    Postgres(Postgres, Postgres),
-    MariaDb(MariaDb, MariaDb),
-}
-
-impl Pair {
-    pub(crate) async fn start(kind: Kind) -> Self {
-        match kind {
-            Kind::Postgres => {
-                let primary = Postgres::start_primary().await.unwrap();
-                let standby = primary.standby().await.unwrap();
-                Self::Postgres(primary, standby)
-            }
-            Kind::MariaDb => {
-                let primary = MariaDb::start_primary().await.unwrap();
-                let standby = primary.standby().await.unwrap();
-                Self::MariaDb(primary, standby)
-            }
-        }
-    }
-
-    pub(crate) fn ports(&self) -> (u16, u16) {
-        match self {
-            Self::Postgres(primary, standby) => (primary.port(), standby.port()),
-            Self::MariaDb(primary, standby) => (primary.port(), standby.port()),
-        }
-    }
-
-    pub(crate) async fn create_database(&self) -> String {
-        let created = match self {
-            Self::Postgres(primary, _) => primary.create_database().await,
-            Self::MariaDb(primary, _) => primary.create_database().await,
-        };
-        created.unwrap()
-    }
-
-    /// Waits until the standby has what the primary had when this was called.
-    pub(crate) async fn until_same(&self, address: &str, query: &str) {
-        let name = address.rsplit_once('/').unwrap().1;
-        let ask = async |is_standby: bool| match (self, is_standby) {
-            (Self::Postgres(one, _), false) => one.execute(name, query).await,
-            (Self::Postgres(_, one), true) => one.execute(name, query).await,
-            (Self::MariaDb(one, _), false) => one.execute(name, query).await,
-            (Self::MariaDb(_, one), true) => one.execute(name, query).await,
-        };
-        let wanted = ask(false).await.unwrap();
-        let began = Instant::now();
-        while ask(true).await.ok().as_ref() != Some(&wanted) {
-            assert!(began.elapsed() < LIMIT, "the standby does not follow");
-            sleep(Duration::from_millis(20)).await;
-        }
-    }
-
-    async fn fall_behind(&self) {
-        let told = match self {
-            Self::Postgres(_, standby) => standby.fall_behind().await,
-            Self::MariaDb(_, standby) => standby.fall_behind().await,
-        };
-        told.unwrap();
-    }
-
-    pub(crate) async fn kill_primary(&self) {
-        let killed = match self {
-            Self::Postgres(primary, _) => primary.kill().await,
-            Self::MariaDb(primary, _) => primary.kill().await,
-        };
-        killed.unwrap();
-    }
-
-    pub(crate) async fn promote(&self) {
-        let promoted = match self {
-            Self::Postgres(_, standby) => standby.promote().await,
-            Self::MariaDb(_, standby) => standby.promote().await,
-        };
-        promoted.unwrap();
-        self.set_read_only(false).await;
-    }
-
-    /// Whether the standby takes writes. One of PostgreSQL takes none until it is promoted.
-    pub(crate) async fn set_read_only(&self, is_read_only: bool) {
-        if let Self::MariaDb(_, standby) = self {
-            let set = format!("set global read_only = {}", u8::from(is_read_only));
-            standby.execute("mysql", &set).await.unwrap();
-        }
-    }
-
-    /// The primary dies, and the standby has its place.
-    async fn fail_over(&self, proxy: &Proxy) {
-        self.kill_primary().await;
-        self.promote().await;
-        let (_, port) = self.ports();
-        proxy.point_to(local(port));
-        proxy.reset();
-    }
+/// The primary dies, and the standby has its place.
+async fn fail_over(pair: &Pair, proxy: &Proxy) {
+    pair.kill_primary().await;
+    pair.promote().await;
+    let (_, port) = pair.ports();
+    proxy.point_to(local(port));
+    proxy.reset();
 }
 
 fn local(port: u16) -> SocketAddr {
@@ -209,7 +121,7 @@ async fn promoted(kind: Kind) {
     }
     // All of the first ones have ended, and the others are in hand.
     until(LIMIT, || log.succeeded() >= KEYS as usize).await;
-    pair.fail_over(&proxy).await;
+    fail_over(&pair, &proxy).await;
     for id in MESSAGES + 1..=2 * MESSAGES {
         accept(&inbox, id % KEYS, id).await;
     }
@@ -366,7 +278,7 @@ async fn commits_nothing(kind: Kind) {
     // Its claim goes on, and the standby knows it.
     source.settle(&[last]).await.unwrap();
     let old = receive(&mut source, 100).await.unwrap();
-    pair.fail_over(&proxy).await;
+    fail_over(&pair, &proxy).await;
     for id in 201..=300 {
         accept(&inbox, 1, id).await;
     }

@@ -6,8 +6,8 @@ use keylane_sql::Database;
 use keylane_sql::error::ErrorKind;
 use keylane_testkit::scenario::{until, until_async};
 
-use crate::histories::Pair;
 use crate::rig::{Log, Work, Worker, message};
+use crate::support::pair::Pair;
 use crate::support::{Kind, Place};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,13 +22,12 @@ async fn a_source_of_two_mariadb_follows_the_primary() {
 
 async fn follows(kind: Kind, parameters: &str) {
     let pair = Pair::start(kind).await;
-    let (port, standby) = pair.ports();
     let place = Place::at(kind, pair.create_database().await).await;
     let place = place.migrated().await;
     let count = "select count(*) from keylane_messages";
     pair.until_same(&place.address, count).await;
     pair.set_read_only(true).await;
-    let address = both(&place.address, (standby, port), parameters);
+    let address = pair.both(&place.address, parameters);
     let log = Log::default();
     let worker = Worker::start(&address, 0, &log, Work::new()).await;
     // The first one takes no writes, and was not asked to.
@@ -50,13 +49,6 @@ async fn follows(kind: Kind, parameters: &str) {
     .await;
     until(|| log.handled().contains(&2)).await;
     worker.stop().await;
-}
-
-/// The address of both servers.
-fn both(address: &str, (first, second): (u16, u16), parameters: &str) -> String {
-    let (before, after) = address.rsplit_once(':').unwrap();
-    let (_, database) = after.split_once('/').unwrap();
-    format!("{before}:{first},127.0.0.1:{second}/{database}{parameters}")
 }
 
 #[tokio::test]

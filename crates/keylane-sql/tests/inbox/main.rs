@@ -4,6 +4,7 @@
 
 mod accepting;
 mod attempts;
+mod bouncer;
 mod chaos;
 mod clock;
 mod ends;
@@ -32,6 +33,9 @@ mod throughput;
 mod transactions;
 mod uncommitted;
 mod variables;
+
+#[path = "../../../keylane-inbox/tests/support/raw.rs"]
+mod raw;
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of leases")]

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use keylane::error::BoxError;
 use keylane::source::RawMessage;
-use keylane_inbox::NewMessage;
 use keylane_sql::{Settings, SourceSettings, SqlInbox, Tables};
 use keylane_testkit::conformance::{Fault, Harness, Site};
 use testkit_servers::{MariaDb, Postgres};
 
 use crate::keyless::{Keyless, NO_KEY};
+use crate::raw::{new_message, raw_message, sayable};
 use crate::support::{Kind, Place};
 
 mod postgres {
@@ -96,16 +96,8 @@ impl Site for Database {
     }
 
     async fn publish(&self, messages: Vec<RawMessage>) -> Result<(), BoxError> {
-        let messages = messages.into_iter().map(|raw| {
-            let mut message = NewMessage::new(raw.key.clone().unwrap_or_default(), raw.payload);
-            if raw.key.is_none() {
-                message = message.header(NO_KEY, "");
-            }
-            let headers = raw.headers.into_iter();
-            headers.fold(message, |message, (name, value)| {
-                message.header(name, value.unwrap_or_default())
-            })
-        });
+        let messages = messages.into_iter();
+        let messages = messages.map(|raw| new_message(raw, NO_KEY));
         self.inbox.inbox().accept_many(messages).await?;
         Ok(())
     }
@@ -116,25 +108,11 @@ impl Site for Database {
 
     async fn letters(&self) -> Result<Vec<RawMessage>, BoxError> {
         let letters = self.inbox.inbox().letters().list(0, 1_000).await?;
-        let raw = letters.into_iter().map(|letter| {
-            let message = letter.message;
-            let mut raw = RawMessage::new(message.payload).key(message.key);
-            let headers = message.headers.into_iter();
-            raw.headers = headers
-                .map(|header| (header.name, Some(header.value)))
-                .collect();
-            raw
-        });
-        Ok(raw.collect())
+        Ok(letters.into_iter().map(raw_message).collect())
     }
 
-    /// An inbox has neither tombstones nor headers without a value.
-    fn sayable(&self, mut message: RawMessage) -> RawMessage {
-        message.is_tombstone = false;
-        for (_, value) in &mut message.headers {
-            value.get_or_insert_default();
-        }
-        message
+    fn sayable(&self, message: RawMessage) -> RawMessage {
+        sayable(message)
     }
 
     async fn redrive(&self) -> Result<bool, BoxError> {

@@ -11,6 +11,7 @@ mod conformance;
 mod elections;
 mod faults;
 mod fencing;
+mod hosts;
 mod lanes;
 mod migrations;
 mod secrets;

@@ -1,5 +1,7 @@
 //! A database of its own for each test, on servers that the tests of this binary share.
 
+pub(crate) mod pair;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

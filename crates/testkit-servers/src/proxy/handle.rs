@@ -60,8 +60,14 @@ impl Proxy {
     /// # }
     /// ```
     pub async fn to(target: SocketAddr) -> io::Result<Self> {
+        Self::at((Ipv4Addr::LOCALHOST, 0).into(), target).await
+    }
+
+    /// Listens on this address, like [`to`](Self::to).
+    pub(crate) async fn at(addr: SocketAddr, target: SocketAddr) -> io::Result<Self> {
         let socket = limited(TcpSocket::new_v4()?)?; // accepted sockets inherit it
-        socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(addr)?;
         let listener = socket.listen(1_024)?;
         let addr = listener.local_addr()?;
         let faults = Arc::new(watch::Sender::new(Faults::default()));

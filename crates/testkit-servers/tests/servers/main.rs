@@ -6,11 +6,13 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![cfg(target_os = "linux")]
 
+mod etcd;
 mod kafka;
 mod killed;
 mod processes;
 mod redis;
 mod suite;
+mod zookeeper;
 
 mod postgres {
     use testkit_servers::Postgres;

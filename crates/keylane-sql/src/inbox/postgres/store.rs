@@ -303,11 +303,14 @@ impl Backend for Postgres {
     }
 
     fn listen(&self, wake: Arc<Notify>) -> Option<JoinHandle<()>> {
-        let (pool, channel) = (self.connections.pool.clone(), self.tables.channel());
-        Some(listen(pool, channel, move |heard| match heard {
-            Heard::Nothing => {}
-            Heard::All | Heard::Said(_) => wake.notify_one(),
-        }))
+        // Notifications would go to any client, and sqlx fails at one that it has not asked for.
+        (!self.connections.shares_sessions()).then(|| {
+            let (pool, channel) = (self.connections.pool.clone(), self.tables.channel());
+            listen(pool, channel, move |heard| match heard {
+                Heard::Nothing => {}
+                Heard::All | Heard::Said(_) => wake.notify_one(),
+            })
+        })
     }
 }
 

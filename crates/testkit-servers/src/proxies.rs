@@ -1,17 +1,17 @@
-//! The proxies of a cluster.
+//! The proxies of a server of several nodes.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::runtime::{Builder, Runtime};
 
 use crate::ServerError;
 use crate::proxy::Proxy;
 
-/// A proxy for each node, on a runtime of its own: tests that share a cluster have separate
+/// A proxy for each port, on a runtime of its own: tests that share a cluster have separate
 /// runtimes, a test may block the only thread of its runtime in a client, and it may pause its
 /// clock.
 #[derive(Debug)]
-pub(super) struct Proxies {
+pub(crate) struct Proxies {
     proxies: Vec<Proxy>,
     /// `None` only during the drop.
     runtime: Option<Runtime>,
@@ -20,7 +20,17 @@ pub(super) struct Proxies {
 impl Proxies {
     /// Starts proxies in front of these ports. Not inside a runtime that runs other tasks on this
     /// thread.
-    pub(super) fn to(ports: impl IntoIterator<Item = u16>) -> Result<Self, ServerError> {
+    pub(crate) fn to(ports: impl IntoIterator<Item = u16>) -> Result<Self, ServerError> {
+        Self::at(ports.into_iter().map(|port| {
+            let (any, target) = ((Ipv4Addr::LOCALHOST, 0), (Ipv4Addr::LOCALHOST, port));
+            (any.into(), target.into())
+        }))
+    }
+
+    /// Starts proxies that listen on the first of these addresses each, in front of the second.
+    pub(crate) fn at(
+        addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>,
+    ) -> Result<Self, ServerError> {
         let system = || ServerError::system("start the proxies of the server");
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -29,8 +39,8 @@ impl Proxies {
             .enable_time()
             .build()
             .map_err(system())?;
-        let proxy = |port| runtime.block_on(Proxy::to((Ipv4Addr::LOCALHOST, port).into()));
-        let proxies = ports.into_iter().map(proxy);
+        let proxy = |(addr, target)| runtime.block_on(Proxy::at(addr, target));
+        let proxies = addresses.into_iter().map(proxy);
         let proxies = proxies.collect::<Result<_, _>>().map_err(system())?;
         Ok(Self {
             proxies,
@@ -38,7 +48,7 @@ impl Proxies {
         })
     }
 
-    pub(super) fn all(&self) -> &[Proxy] {
+    pub(crate) fn all(&self) -> &[Proxy] {
         &self.proxies
     }
 }

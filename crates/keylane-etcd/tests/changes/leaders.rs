@@ -1,0 +1,21 @@
+//! One leader at a time, over all faults.
+
+use std::time::Duration;
+
+use testkit_processes::elections::{Fault, Trial};
+use testkit_servers::EtcdKind;
+
+use crate::site::Servers;
+
+/// The shortest one that etcd keeps to.
+const TTL: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_leader_at_a_time_in_etcd() {
+    let servers = Servers::start(EtcdKind::Etcd34).await;
+    let trial = Trial::start(&servers, "site::worker", TTL);
+    let verdict = trial.changes(&Fault::ALL).await;
+    println!("measured: leaders in {}: {verdict}", EtcdKind::Etcd34);
+    verdict.assert_one_leader();
+    verdict.assert_in_time(TTL);
+}

@@ -1,0 +1,190 @@
+//! The calls of a candidate to its store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use keylane_leases::Lease;
+use keylane_leases::error::{AcquireError, StoreError};
+
+use crate::career::Term;
+use crate::elections::Elections;
+use crate::machine::{Call, Sight, Succession};
+use crate::store::{
+    CandidateId, Election, ElectionStore, Entry, History, Recorded, Stage, TermRecord,
+};
+use crate::watching::{leader_of, within};
+
+/// The answer to a call.
+pub(crate) enum Answer {
+    Looked(Result<Election, StoreError>),
+    Changed(Result<(), StoreError>),
+    /// With the history of the store before the grant.
+    Acquired(Result<(Arc<Lease>, History), AcquireError>),
+    Began(Result<(Succession, History), StoreError>),
+    Marked(Result<(), StoreError>),
+    /// Released, or withdrawn.
+    Done(Result<(), StoreError>),
+}
+
+/// What the calls of a candidate have in common.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    pub(crate) elections: Elections,
+    pub(crate) key: Bytes,
+    pub(crate) entry: Entry,
+    pub(crate) ttl: Duration,
+}
+
+/// What a candidate holds.
+pub(crate) enum Holding {
+    Nothing,
+    /// The lease of a term that is not recorded yet.
+    Lease(Arc<Lease>, History),
+    Term(Term),
+}
+
+impl Caller {
+    /// Begins a call.
+    pub(crate) fn begin(
+        &self,
+        call: &Call,
+        seen: Option<&Election>,
+        holding: &Holding,
+    ) -> BoxFuture<'static, Answer> {
+        let caller = self.clone();
+        match call {
+            Call::Look => Box::pin(async move { Answer::Looked(caller.look().await) }),
+            Call::Watch => {
+                let seen = seen.cloned();
+                Box::pin(async move { Answer::Changed(caller.watch(seen).await) })
+            }
+            Call::Acquire => Box::pin(async move { Answer::Acquired(caller.acquire().await) }),
+            Call::Begin => match holding.record(&self.entry.id, Stage::Began, None) {
+                Some(term) => Box::pin(async move { Answer::Began(caller.start(term).await) }),
+                None => Box::pin(std::future::pending()),
+            },
+            Call::Mark(chosen) => {
+                let term = holding.record(&self.entry.id, Stage::Leaving, chosen.as_ref());
+                Box::pin(async move { Answer::Marked(caller.record(term).await) })
+            }
+            Call::Release { is_orderly, chosen } => {
+                let ended = holding.record(&self.entry.id, Stage::Ended, chosen.as_ref());
+                let ended = ended.filter(|_| *is_orderly);
+                let lease = holding.lease().cloned();
+                Box::pin(async move { Answer::Done(caller.release(ended, lease).await) })
+            }
+            Call::Withdraw => Box::pin(async move {
+                let store = caller.elections.store();
+                Answer::Done(within(store.withdraw(&caller.key, &caller.entry.id)).await)
+            }),
+        }
+    }
+
+    async fn look(&self) -> Result<Election, StoreError> {
+        let store = self.elections.store();
+        within(store.enter(&self.key, &self.entry, self.ttl)).await
+    }
+
+    async fn watch(&self, seen: Option<Election>) -> Result<(), StoreError> {
+        let store = self.elections.store();
+        match seen {
+            Some(seen) => store.changed(&self.key, Some(&self.entry.id), &seen).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn acquire(&self) -> Result<(Arc<Lease>, History), AcquireError> {
+        // Before the lease: a store that changes its history in between is noticed.
+        let known = self.elections.history().borrow().clone();
+        let history = match known {
+            Some(history) => history,
+            None => within(self.elections.store().history()).await?,
+        };
+        let leases = self.elections.leases();
+        let lease = leases.try_acquire(self.key.clone(), self.ttl).await?;
+        Ok((Arc::new(lease), history))
+    }
+
+    async fn start(&self, term: TermRecord) -> Result<(Succession, History), StoreError> {
+        let store: &Arc<dyn ElectionStore> = self.elections.store();
+        let was = match within(store.record(&self.key, &term)).await? {
+            Recorded::Refused => {
+                return Err(StoreError::new("a later term is recorded"));
+            }
+            Recorded::Written(was) => was,
+        };
+        let succession = match was {
+            None => Succession::Orderly,
+            Some(was) if was.stage == Stage::Ended => Succession::Orderly,
+            // Also if it is the record of this term, from a call whose answer was lost: what was
+            // there before is not known.
+            Some(_) => Succession::Lost,
+        };
+        Ok((succession, within(store.history()).await?))
+    }
+
+    /// Records the end before the release: the next leader must see it.
+    async fn release(
+        &self,
+        ended: Option<TermRecord>,
+        lease: Option<Arc<Lease>>,
+    ) -> Result<(), StoreError> {
+        let recorded = self.record(ended).await;
+        if let Some(lease) = lease {
+            lease.release().await;
+        }
+        recorded
+    }
+
+    async fn record(&self, term: Option<TermRecord>) -> Result<(), StoreError> {
+        match term {
+            Some(term) => {
+                let store = self.elections.store();
+                within(store.record(&self.key, &term)).await.map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Holding {
+    pub(crate) fn lease(&self) -> Option<&Arc<Lease>> {
+        match self {
+            Self::Nothing => None,
+            Self::Lease(lease, _) => Some(lease),
+            Self::Term(term) => Some(term.lease()),
+        }
+    }
+
+    pub(crate) fn term(&self) -> Option<&Term> {
+        match self {
+            Self::Term(term) => Some(term),
+            _ => None,
+        }
+    }
+
+    fn record(
+        &self,
+        leader: &CandidateId,
+        stage: Stage,
+        chosen: Option<&CandidateId>,
+    ) -> Option<TermRecord> {
+        self.lease().map(|lease| TermRecord {
+            token: lease.token(),
+            leader: leader.clone(),
+            stage,
+            chosen: chosen.cloned(),
+        })
+    }
+}
+
+/// Returns what matters to a candidate in an election.
+pub(crate) fn sight_of(seen: &Election, candidate: &CandidateId) -> Sight {
+    Sight {
+        is_next: seen.next.as_ref() == Some(candidate),
+        held_for: seen.holder.as_ref().map(|holder| holder.remaining),
+        is_leaving: leader_of(seen).is_some_and(|leader| leader.is_leaving),
+    }
+}

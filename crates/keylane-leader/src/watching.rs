@@ -1,0 +1,111 @@
+//! Who leads, for those who only watch.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keylane_leases::error::StoreError;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::career::Following;
+use crate::elections::{CALL_LIMIT, Elections};
+use crate::store::{Election, Stage};
+
+/// The pause after a call that has failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a watcher looks again if it is not woken.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Says who leads, as far as this process knows.
+#[derive(Clone, Debug)]
+pub struct LeaderWatch(watch::Receiver<Option<Following>>);
+
+impl LeaderWatch {
+    pub(crate) fn new(elections: &Elections, key: Bytes) -> Self {
+        let (sender, receiver) = watch::channel(None);
+        let follows = follow(elections.clone(), key, sender);
+        elections.runtime().spawn(follows);
+        Self::of(receiver)
+    }
+
+    pub(crate) fn of(mut receiver: watch::Receiver<Option<Following>>) -> Self {
+        receiver.mark_changed();
+        Self(receiver)
+    }
+
+    /// Returns the leader, if there is one.
+    pub fn leader(&self) -> Option<Following> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until there is another leader, or none, or it says that it is leaving. Returns the
+    /// leader, if there is one. The first call returns at once.
+    ///
+    /// Changes that come close together may be seen as one.
+    ///
+    /// # Cancel safety
+    ///
+    /// No change is lost.
+    pub async fn changed(&mut self) -> Option<Following> {
+        if self.0.changed().await.is_err() {
+            // Its runtime is gone: there are no more changes.
+            std::future::pending::<()>().await;
+        }
+        self.0.borrow_and_update().clone()
+    }
+}
+
+/// Returns the leader of an election. A leader whose lease is free was lost.
+pub(crate) fn leader_of(seen: &Election) -> Option<Following> {
+    let term = seen.term.as_ref()?;
+    let holder = seen.holder.as_ref()?;
+    let leads = holder.token == term.token && term.stage != Stage::Ended;
+    leads.then(|| Following {
+        leader: term.leader.clone(),
+        token: term.token,
+        is_leaving: term.stage == Stage::Leaving,
+    })
+}
+
+/// Tells watchers who leads.
+pub(crate) fn tell(sender: &watch::Sender<Option<Following>>, leader: Option<Following>) -> bool {
+    sender.send_if_modified(|last| {
+        let is_new = *last != leader;
+        *last = leader;
+        is_new
+    })
+}
+
+async fn follow(elections: Elections, key: Bytes, sender: watch::Sender<Option<Following>>) {
+    let store = elections.store();
+    loop {
+        let followed = async {
+            let seen = within(store.look(&key)).await?;
+            tell(&sender, leader_of(&seen));
+            let ends = seen.holder.as_ref().map(|holder| holder.remaining);
+            let again = ends.unwrap_or(LOOK_EVERY).clamp(PAUSE / 10, LOOK_EVERY);
+            tokio::select! {
+                changed = store.changed(&key, None, &seen) => changed,
+                () = sleep(again) => Ok(()),
+            }
+        };
+        tokio::select! {
+            result = followed => if result.is_err() {
+                sleep(PAUSE).await;
+            },
+            () = sender.closed() => return,
+        }
+    }
+}
+
+/// Calls the store, for a limited time.
+pub(crate) async fn within<T>(
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match timeout(CALL_LIMIT, call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::new(format!("no answer within {CALL_LIMIT:?}"))),
+    }
+}

@@ -1,0 +1,2 @@
+-- Returns the election.
+return forget() and publish() or seen()
