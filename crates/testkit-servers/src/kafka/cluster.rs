@@ -16,8 +16,8 @@ use crate::kafka::KafkaBuilder;
 use crate::kafka::java::{Java, Machine};
 use crate::kafka::node::Node;
 use crate::kafka::properties::{Ports, properties};
-use crate::kafka::proxies::Proxies;
 use crate::port::free_port;
+use crate::proxies::Proxies;
 use crate::proxy::Proxy;
 
 /// The signal after which a node hands its partitions over and stops in order.

@@ -27,6 +27,4 @@ mod java;
 
 mod properties;
 
-mod proxies;
-
 mod metadata;

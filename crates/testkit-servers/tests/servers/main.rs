@@ -11,6 +11,7 @@ mod killed;
 mod processes;
 mod redis;
 mod suite;
+mod zookeeper;
 
 mod postgres {
     use testkit_servers::Postgres;

@@ -1,4 +1,4 @@
-//! The proxies of a cluster.
+//! The proxies of a server of several nodes.
 
 use std::net::Ipv4Addr;
 
@@ -7,11 +7,11 @@ use tokio::runtime::{Builder, Runtime};
 use crate::ServerError;
 use crate::proxy::Proxy;
 
-/// A proxy for each node, on a runtime of its own: tests that share a cluster have separate
+/// A proxy for each port, on a runtime of its own: tests that share a cluster have separate
 /// runtimes, a test may block the only thread of its runtime in a client, and it may pause its
 /// clock.
 #[derive(Debug)]
-pub(super) struct Proxies {
+pub(crate) struct Proxies {
     proxies: Vec<Proxy>,
     /// `None` only during the drop.
     runtime: Option<Runtime>,
@@ -20,7 +20,7 @@ pub(super) struct Proxies {
 impl Proxies {
     /// Starts proxies in front of these ports. Not inside a runtime that runs other tasks on this
     /// thread.
-    pub(super) fn to(ports: impl IntoIterator<Item = u16>) -> Result<Self, ServerError> {
+    pub(crate) fn to(ports: impl IntoIterator<Item = u16>) -> Result<Self, ServerError> {
         let system = || ServerError::system("start the proxies of the server");
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -38,7 +38,7 @@ impl Proxies {
         })
     }
 
-    pub(super) fn all(&self) -> &[Proxy] {
+    pub(crate) fn all(&self) -> &[Proxy] {
         &self.proxies
     }
 }

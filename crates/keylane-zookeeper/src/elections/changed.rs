@@ -1,0 +1,97 @@
+//! The wait for a change.
+
+use bytes::Bytes;
+use futures::future::select_all;
+use keylane_leader::store::{CandidateId, Election, Holder};
+use keylane_leases::Token;
+use keylane_leases::error::StoreError;
+use zookeeper_client::OneshotWatcher;
+
+use super::lineup::Watches;
+use super::view::View;
+use crate::error::store;
+use crate::session::Session;
+
+/// Waits until what matters to a candidate is no longer as it has seen it. A watch is set first,
+/// and the election is read after it: what changes in between is in what was read.
+pub(super) async fn changed(
+    session: &Session,
+    key: &Bytes,
+    candidate: Option<&CandidateId>,
+    seen: &Election,
+) -> Result<(), StoreError> {
+    let folder = session.paths.election(key);
+    let watches_of = |view: &View| {
+        candidate
+            .and_then(|id| view.lineup.watches(id, session.id(), &folder))
+            .unwrap_or_else(Watches::of_all)
+    };
+    let mut view = View::read(session, key).await?;
+    loop {
+        let watches = watches_of(&view);
+        if is_changed(&view, candidate, &watches, seen) {
+            return Ok(());
+        }
+        let set = set(session, key, &watches).await?;
+        view = View::read(session, key).await?;
+        if is_changed(&view, candidate, &watches_of(&view), seen) {
+            return Ok(());
+        }
+        // Otherwise another one is before it now.
+        if watches_of(&view) == watches {
+            let watchers = set.into_iter().map(|watcher| Box::pin(watcher.changed()));
+            select_all(watchers).await;
+            return Ok(());
+        }
+    }
+}
+
+impl Watches {
+    /// What one waits for that is no candidate.
+    fn of_all() -> Self {
+        Self {
+            record: true,
+            lease: true,
+            nodes: Vec::new(),
+        }
+    }
+}
+
+/// Sets the watches, all at the same time.
+async fn set(
+    session: &Session,
+    key: &Bytes,
+    watches: &Watches,
+) -> Result<Vec<OneshotWatcher>, StoreError> {
+    let mut paths = watches.nodes.clone();
+    paths.extend(watches.record.then(|| session.paths.election(key)));
+    paths.extend(watches.lease.then(|| session.paths.lease(key)));
+    let asked = paths
+        .iter()
+        .map(|path| session.client.check_and_watch_stat(path));
+    let asked: Vec<_> = asked.collect();
+    let mut set = Vec::with_capacity(asked.len());
+    for asked in asked {
+        // A node that is not there is watched too: it may come.
+        let (_, watcher) = asked.await.map_err(|error| store(&error))?;
+        set.push(watcher);
+    }
+    Ok(set)
+}
+
+/// Returns whether something has changed that these watches are for.
+fn is_changed(
+    view: &View,
+    candidate: Option<&CandidateId>,
+    watches: &Watches,
+    seen: &Election,
+) -> bool {
+    let token =
+        |holder: &Option<Holder>| -> Option<Token> { holder.as_ref().map(|holder| holder.token) };
+    let next = view.lineup.next().map(|next| &next.id);
+    // It has become the next one, or is no longer.
+    let is_next = |next: Option<&CandidateId>| candidate.is_some() && next == candidate;
+    is_next(next) != is_next(seen.next.as_ref())
+        || watches.record && view.term != seen.term
+        || watches.lease && token(&view.holder) != token(&seen.holder)
+}

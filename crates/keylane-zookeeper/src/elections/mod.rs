@@ -1,0 +1,190 @@
+//! Elections: a node for each, with the record of its last term as data, and its candidates below.
+//!
+//! ```text
+//! /root/elections/kbilling                              the record of the last term; it stays
+//! /root/elections/kbilling/<rank>~<session>~<id>~<n>    a candidate: ephemeral, numbered
+//! /root/leases/kbilling                                 the lease of the term
+//! ```
+//!
+//! A candidate counts as one of this process only with the session in its name: after a session is
+//! lost, its candidate is another one until it has gone.
+
+mod candidate;
+mod changed;
+mod lineup;
+mod view;
+
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use keylane_leader::store::{
+    CandidateId, Election, ElectionStore, Entry, History, Recorded, Stage, TermRecord, after,
+    encode, replaces,
+};
+use keylane_leases::error::StoreError;
+use zookeeper_client::{CreateMode, Error, MultiWriteError};
+
+use self::candidate::Candidate;
+use self::view::View;
+use crate::error::store;
+use crate::leases::ZooKeeperLeases;
+use crate::session::Session;
+
+/// How often a record that another one changes meanwhile is tried.
+const ROUNDS: usize = 20;
+
+/// Elections on the same session as the leases.
+///
+/// A candidate stays for its time to live, or, if this process has died, until its session ends.
+/// Each waits for the one before it: a change wakes the candidate that it matters to, and all that
+/// only watch. [`history`](ElectionStore::history) changes when a process that has seen the last
+/// transactions finds the servers without them, as after a restored backup. If no such process is
+/// left, the servers cannot tell, and the text stays.
+#[async_trait]
+impl ElectionStore for ZooKeeperLeases {
+    async fn enter(
+        &self,
+        key: &Bytes,
+        entry: &Entry,
+        ttl: Duration,
+    ) -> Result<Election, StoreError> {
+        // Two calls at a time would both find no candidate, and make two.
+        let _one = self.entering.lock().await;
+        let session = self.link.session().await?;
+        let view = View::read(&session, key).await?;
+        let is_mine = |one: &&Candidate| one.id == entry.id && one.session == session.id();
+        let path = match view.lineup.candidates().iter().find(is_mine) {
+            Some(mine) => mine.path(&session.paths.election(key)),
+            None => add(&session, key, entry).await?,
+        };
+        session.book().candidate(path, Instant::now() + ttl);
+        session.book_changed();
+        View::read(&session, key).await.map(View::election)
+    }
+
+    async fn look(&self, key: &Bytes) -> Result<Election, StoreError> {
+        let session = self.link.session().await?;
+        View::read(&session, key).await.map(View::election)
+    }
+
+    async fn withdraw(&self, key: &Bytes, candidate: &CandidateId) -> Result<(), StoreError> {
+        let session = self.link.session().await?;
+        let view = View::read(&session, key).await?;
+        let folder = session.paths.election(key);
+        for path in view.lineup.paths_of(candidate, &folder) {
+            session.remove(&path).await?;
+            session.book().forget_candidate(&path);
+        }
+        Ok(())
+    }
+
+    async fn record(&self, key: &Bytes, term: &TermRecord) -> Result<Recorded, StoreError> {
+        let session = self.link.session().await?;
+        for _ in 0..ROUNDS {
+            if let Some(recorded) = record(&session, key, term).await? {
+                return Ok(recorded);
+            }
+        }
+        Err(StoreError::new(
+            "the election changes all the time: try again",
+        ))
+    }
+
+    async fn history(&self) -> Result<History, StoreError> {
+        let session = self.link.session().await?;
+        let path = session.paths.history();
+        let synced = session.client.sync(&path);
+        let seen = session.client.get_data(&path);
+        synced.await.map_err(|error| store(&error))?;
+        let (name, _) = seen.await.map_err(|error| store(&error))?;
+        Ok(History::new(String::from_utf8_lossy(&name)))
+    }
+
+    async fn changed(
+        &self,
+        key: &Bytes,
+        candidate: Option<&CandidateId>,
+        seen: &Election,
+    ) -> Result<(), StoreError> {
+        let session = self.link.session().await?;
+        changed::changed(&session, key, candidate, seen).await
+    }
+}
+
+/// Makes the node of a candidate, and returns its path.
+async fn add(session: &Session, key: &Bytes, entry: &Entry) -> Result<String, StoreError> {
+    let folder = session.paths.election(key);
+    make(session, &folder).await?;
+    let prefix = format!(
+        "{folder}/{}",
+        candidate::prefix(entry.rank, session.id(), &entry.id)
+    );
+    let options = CreateMode::EphemeralSequential.with_acls(session.acls());
+    let made = session.client.create(&prefix, b"", &options).await;
+    let (stat, sequence) = made.map_err(|error| store(&error))?;
+    if !session.owns(&stat) {
+        return Err(session.replaced());
+    }
+    session.saw(stat.czxid);
+    Ok(format!("{prefix}{sequence}"))
+}
+
+/// Makes the node of an election, if there is none.
+async fn make(session: &Session, folder: &str) -> Result<(), StoreError> {
+    let options = CreateMode::Persistent.with_acls(session.acls());
+    match session.client.create(folder, b"", &options).await {
+        Ok(_) | Err(Error::NodeExists) => Ok(()),
+        Err(error) => Err(store(&error)),
+    }
+}
+
+/// Tries to record a term, in one transaction. Returns `None` if the election has changed since it
+/// was read.
+async fn record(
+    session: &Session,
+    key: &Bytes,
+    term: &TermRecord,
+) -> Result<Option<Recorded>, StoreError> {
+    let folder = session.paths.election(key);
+    let view = View::read(session, key).await?;
+    let recorded = after(view.term.as_ref(), term);
+    if recorded == Recorded::Refused || !replaces(view.term.as_ref(), term) {
+        return Ok(Some(recorded));
+    }
+    let Some(version) = view.version else {
+        make(session, &folder).await?;
+        return Ok(None);
+    };
+    let mut writer = session.client.new_multi_writer();
+    let removed = view.lineup.paths_of(&term.leader, &folder);
+    let chosen = match &term.stage {
+        Stage::Leaving(Some(to)) => view.lineup.paths_of(to, &folder),
+        _ => Vec::new(),
+    };
+    let mut add = || {
+        writer.add_set_data(&folder, encode(term).as_bytes(), Some(version))?;
+        for path in &removed {
+            writer.add_delete(path, None)?;
+        }
+        // Each candidate watches its own node: the chosen one is woken.
+        for path in chosen.iter().filter(|path| !removed.contains(path)) {
+            writer.add_set_data(path, b"", None)?;
+        }
+        Ok(())
+    };
+    add().map_err(|error| store(&error))?;
+    match writer.commit().await {
+        Ok(_) => {
+            for path in &removed {
+                session.book().forget_candidate(path);
+            }
+            Ok(Some(recorded))
+        }
+        Err(MultiWriteError::OperationFailed {
+            source: Error::BadVersion | Error::NoNode,
+            ..
+        }) => Ok(None),
+        Err(error) => Err(store(&error.into())),
+    }
+}
