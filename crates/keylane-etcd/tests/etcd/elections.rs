@@ -75,14 +75,6 @@ async fn elections_conform() {
     .await;
 }
 
-/// The leases of an `EtcdElections` are leases as any.
-#[tokio::test]
-async fn leases_of_elections_conform() {
-    let server = shared(EtcdKind::Etcd34).await;
-    let store = elections(&server.url(), &new_namespace());
-    keylane_leases::conformance::check_from(store, SHORTEST).await;
-}
-
 /// 50 candidates, and 10 changes of the leader. Each change wakes the candidate that is next, and
 /// the one behind it when it has become the leader.
 #[tokio::test]

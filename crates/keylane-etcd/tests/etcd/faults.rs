@@ -183,6 +183,10 @@ async fn calls_that_are_dropped_leave_no_key_behind() {
             let wishes = [Wish::new(name, TTL)];
             let mut call = store.acquire(&owner, &wishes);
             if polled(polls, &mut call).await {
+                drop(call);
+                // This one is known, and released.
+                let claim = granted(&store, &owner, &format!("dropped-{polls}"), TTL).await;
+                store.release(&owner, &[claim]).await.unwrap();
                 break;
             }
             // What was sent is executed, and its answer is lost.

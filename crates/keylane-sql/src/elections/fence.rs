@@ -3,6 +3,7 @@
 use keylane_leader::store::{History, Stage};
 use keylane_leases::Token;
 
+use super::row::number_of;
 use crate::error::FenceError;
 
 /// The last term of an election, whose row is locked.
@@ -28,7 +29,7 @@ pub(super) fn judge(
         let is_here = [&recent.history, &recent.here]
             .into_iter()
             .all(|of| of == history.as_str());
-        recent.token == token && is_here && recent.stage < Stage::Ended.order()
+        recent.token == token && is_here && recent.stage < number_of(Stage::Ended)
     });
     match is_it {
         true => Ok(()),

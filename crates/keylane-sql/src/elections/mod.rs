@@ -172,9 +172,10 @@ impl SqlElections {
     /// transaction, and in each transaction.
     ///
     /// Transactions of the same term do not wait for each other, but all records of the election
-    /// wait for them. In PostgreSQL a record also waits for those that begin while it waits. So keep
-    /// them short. End those of processes that are paused by `idle_in_transaction_session_timeout`
-    /// in PostgreSQL, `idle_transaction_timeout` in MariaDB, or `wait_timeout` in MySQL.
+    /// wait for them. In PostgreSQL a record also waits for those that begin while it waits. So
+    /// keep them short. Let the database end those of processes that are paused:
+    /// `idle_in_transaction_session_timeout` in PostgreSQL, `idle_transaction_timeout` in MariaDB,
+    /// or `wait_timeout` in MySQL.
     ///
     /// `history` is the one in which the term was granted: in another history the same token may be
     /// that of another leader. A term that has [ended](keylane_leader::store::Stage::Ended) may not

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 use tokio::time::sleep;
 
 use super::fence::Recent;
-use super::row::{ElectionRow, TermRow, columns, damaged};
+use super::row::{ElectionRow, TermRow, chosen_in, damaged};
 use super::waiters::matters;
 use crate::again::again;
 use crate::connections::Connections;
@@ -120,7 +120,7 @@ impl Elections {
         term: &TermRecord,
     ) -> Result<Recorded, SqlError> {
         let (id, start, here) = (hex(id_of(key)), hex(start_of(key)), &self.here);
-        let (stage, chosen) = columns(&term.stage);
+        let (stage, chosen) = (number_of(term.stage), chosen_in(term));
         let chosen = chosen.map_or("null".to_owned(), hex);
         let (token, leader) = (term.token, hex(term.leader.as_str()));
         // The row of the term is locked first, and that of the candidate after it.

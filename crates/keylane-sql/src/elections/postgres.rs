@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::fence::Recent;
-use super::row::{ElectionRow, TermRow, columns, damaged};
+use super::row::{ElectionRow, TermRow, chosen_in, damaged, number_of};
 use super::waiters::{Turn, Waiters, Waits, matters};
 use crate::again::again;
 use crate::connections::Connections;
@@ -163,7 +163,7 @@ impl Elections {
         let id = id_of(key);
         let token = i64::try_from(term.token.0);
         let token = token.map_err(|_| SqlError::other("no lease has a token above 2^63"))?;
-        let (stage, chosen) = columns(&term.stage);
+        let (stage, chosen) = (number_of(term.stage), chosen_in(term));
         let rows = self.rows(|| {
             sqlx::query(sql(&self.texts.record))
                 .bind(id.clone())
@@ -275,7 +275,7 @@ fn waits(candidate: Option<&CandidateId>, now: &Election, ahead: Option<String>)
     let Some(candidate) = candidate else {
         return Waits::Terms;
     };
-    let chosen = now.term.as_ref().and_then(|term| columns(&term.stage).1);
+    let chosen = now.term.as_ref().and_then(chosen_in);
     Waits::Turn(Turn {
         candidate: candidate.as_str().to_owned(),
         is_chosen: ahead.is_some() && ahead.as_deref() == chosen,

@@ -7,13 +7,21 @@ use keylane_leases::Token;
 
 use crate::error::SqlError;
 
-/// Returns the number of a stage in its column, and the candidate that the leader has chosen.
-pub(super) fn columns(stage: &Stage) -> (u8, Option<&str>) {
-    let chosen = match stage {
-        Stage::Leaving(chosen) => chosen.as_ref().map(CandidateId::as_str),
-        Stage::Began | Stage::Ended => None,
-    };
-    (stage.order(), chosen)
+/// The stages, by their numbers in a column.
+const STAGES: [Stage; 3] = [Stage::Began, Stage::Leaving, Stage::Ended];
+
+/// Returns the number of a stage in its column.
+pub(super) fn number_of(stage: Stage) -> u8 {
+    match stage {
+        Stage::Began => 0,
+        Stage::Leaving => 1,
+        Stage::Ended => 2,
+    }
+}
+
+/// Returns the candidate that the leader has chosen, for its column.
+pub(super) fn chosen_in(term: &TermRecord) -> Option<&str> {
+    term.chosen.as_ref().map(CandidateId::as_str)
 }
 
 /// The columns of a term.
@@ -27,16 +35,12 @@ pub(super) struct TermRow {
 
 impl TermRow {
     pub(super) fn term(self) -> Result<TermRecord, SqlError> {
-        let stage = match self.stage {
-            0 => Stage::Began,
-            1 => Stage::Leaving(self.chosen.map(candidate).transpose()?),
-            2 => Stage::Ended,
-            _ => return Err(damaged()),
-        };
+        let stage = STAGES.get(usize::from(self.stage)).copied();
         Ok(TermRecord {
             token: Token(self.token),
             leader: candidate(self.leader)?,
-            stage,
+            stage: stage.ok_or_else(damaged)?,
+            chosen: self.chosen.map(candidate).transpose()?,
         })
     }
 }

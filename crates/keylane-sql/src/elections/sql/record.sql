@@ -3,8 +3,8 @@ with written as (
     values ($1, $2, $3, $4, $5, $6, {here})
     on conflict (id) do update
     set replaced = known.token || '/' || known.leader || '/' || case known.stage
-            when 0 then 'began' when 1 then 'leaving' || coalesce('/' || known.chosen, '')
-            else 'ended' end,
+            when 0 then 'began' when 1 then 'leaving' else 'ended' end
+            || '/' || coalesce(known.chosen, ''),
         leader = case when (known.token, known.stage) <= (excluded.token, excluded.stage)
             then excluded.leader else known.leader end,
         chosen = case when (known.token, known.stage) <= (excluded.token, excluded.stage)
