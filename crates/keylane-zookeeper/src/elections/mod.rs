@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use keylane_leader::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Recorded, Stage, TermRecord, after,
-    encode, replaces,
+    CandidateId, Election, ElectionStore, Entry, History, Recorded, TermRecord, after, encode,
+    replaces,
 };
 use keylane_leases::error::StoreError;
 use zookeeper_client::{CreateMode, Error, MultiWriteError};
@@ -158,10 +158,8 @@ async fn record(
     };
     let mut writer = session.client.new_multi_writer();
     let removed = view.lineup.paths_of(&term.leader, &folder);
-    let chosen = match &term.stage {
-        Stage::Leaving(Some(to)) => view.lineup.paths_of(to, &folder),
-        _ => Vec::new(),
-    };
+    let chosen = term.chosen.iter();
+    let chosen = Vec::from_iter(chosen.flat_map(|to| view.lineup.paths_of(to, &folder)));
     let mut add = || {
         writer.add_set_data(&folder, encode(term).as_bytes(), Some(version))?;
         for path in &removed {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use keylane_leader::store::{Election, Holder, Stage, TermRecord, decode};
+use keylane_leader::store::{Election, Holder, TermRecord, decode};
 use keylane_leases::Token;
 use keylane_leases::error::StoreError;
 use zookeeper_client::Error;
@@ -40,10 +40,7 @@ impl View {
             let text = std::str::from_utf8(data).ok()?;
             decode(text)
         });
-        let chosen = match term.as_ref().map(|term| &term.stage) {
-            Some(Stage::Leaving(to)) => to.clone(),
-            _ => None,
-        };
+        let chosen = term.as_ref().and_then(|term| term.chosen.clone());
         let holder = lease.map(|(data, stat)| Holder {
             token: Token(stat.czxid.unsigned_abs()),
             remaining: remaining(session, &data),

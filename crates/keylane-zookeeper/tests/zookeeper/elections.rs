@@ -74,6 +74,7 @@ async fn a_change_wakes_one_of_fifty() {
         token,
         leader: id("leader"),
         stage,
+        chosen: None,
     };
     let key = Bytes::from_static(b"billing");
     let mut change = 0;
@@ -94,7 +95,7 @@ async fn a_change_wakes_one_of_fifty() {
     is_one("a term", COUNT).await;
     leader
         .store
-        .record(&key, &term(Stage::Leaving(None)))
+        .record(&key, &term(Stage::Leaving))
         .await
         .unwrap();
     is_one("a leader that leaves", COUNT).await;
@@ -162,7 +163,8 @@ async fn a_chosen_candidate_is_woken_wherever_it_stands() {
     let term = TermRecord {
         token: keylane_leases::Token(7),
         leader: id("x"),
-        stage: Stage::Leaving(Some(id("d"))),
+        stage: Stage::Leaving,
+        chosen: Some(id("d")),
     };
     here.record(&key, &term).await.unwrap();
     timeout(PATIENCE, waits).await.unwrap().unwrap().unwrap();
@@ -220,6 +222,7 @@ async fn a_candidate_of_a_lost_session_is_no_own_one() {
         token: keylane_leases::Token(7),
         leader: id("a"),
         stage: Stage::Began,
+        chosen: None,
     };
     now.record(&"billing".into(), &term).await.unwrap();
     assert_eq!(next(&now).await, None);
