@@ -158,8 +158,8 @@ async fn record(
     };
     let mut writer = session.client.new_multi_writer();
     let removed = view.lineup.paths_of(&term.leader, &folder);
-    let chosen = term.chosen.as_ref();
-    let chosen = chosen.map_or(Vec::new(), |to| view.lineup.paths_of(to, &folder));
+    let chosen = term.chosen.iter();
+    let chosen = Vec::from_iter(chosen.flat_map(|to| view.lineup.paths_of(to, &folder)));
     let mut add = || {
         writer.add_set_data(&folder, encode(term).as_bytes(), Some(version))?;
         for path in &removed {
