@@ -1,6 +1,7 @@
 //! Producers in the test and workers in processes, while their server fails over.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,6 +41,17 @@ pub fn task() -> Option<(Journal, String)> {
     Some((Journal::open(path), task))
 }
 
+/// Starts a worker, with these variables beside its own.
+pub(crate) fn start(
+    test: &str,
+    journal: &Path,
+    task: &str,
+    mut variables: Vec<(&'static str, OsString)>,
+) -> Process {
+    variables.extend([(JOURNAL, journal.into()), (TASK, task.into())]);
+    Process::start(test, variables)
+}
+
 /// The processes of a trial.
 #[derive(Clone, Debug)]
 pub struct Workers {
@@ -52,9 +64,8 @@ pub struct Workers {
 }
 
 impl Workers {
-    pub(crate) fn start(&self, journal: &Path) -> Process {
-        let variables = [(JOURNAL, journal.as_os_str()), (TASK, self.task.as_ref())];
-        Process::start(self.test, variables)
+    fn start(&self, journal: &Path) -> Process {
+        start(self.test, journal, &self.task, Vec::new())
     }
 }
 

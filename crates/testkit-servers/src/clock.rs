@@ -1,5 +1,6 @@
-//! The clock of a server, which a test sets.
+//! The clock of a server, or of another process, which a test sets.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +12,8 @@ use crate::program::find;
 /// loader replaces `$LIB` with that folder.
 const LIBRARY: &str = "/usr/$LIB/faketime/libfaketime.so.1";
 
-/// The clock of one server. It begins as that of the machine, and a test can set it while the
-/// server runs. The server's monotonic clock goes on unchanged, as when an operator sets the time.
+/// The clock of one process, mostly of a server. It begins as that of the machine, and a test can set it while the
+/// server runs. Its monotonic clock goes on unchanged, as when an operator sets the time.
 ///
 /// # Examples
 ///
@@ -33,8 +34,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Creates the clock of a server with this folder.
-    pub(crate) fn of(folder: &Path) -> Result<Self, ServerError> {
+    /// Creates a clock whose file is in this folder: one for each folder.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](ServerError::Missing) if the program `faketime` is not installed;
+    /// [`System`](ServerError::System) if the file cannot be written.
+    pub fn of(folder: &Path) -> Result<Self, ServerError> {
         // The library comes with it.
         find("faketime")?;
         let clock = Self {
@@ -44,15 +50,22 @@ impl Clock {
         Ok(clock)
     }
 
+    /// Returns the variables with which a process has this clock in place of that of the machine.
+    pub fn variables(&self) -> [(&'static str, OsString); 5] {
+        [
+            ("LD_PRELOAD", LIBRARY.into()),
+            ("FAKETIME_TIMESTAMP_FILE", self.file.clone().into()),
+            // Without this, the process reads it only every ten seconds.
+            ("FAKETIME_NO_CACHE", "1".into()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
+            ("NO_FAKE_STAT", "1".into()),
+        ]
+    }
+
     /// Returns the program with this clock in place of that of the machine.
     pub(crate) fn given_to(&self, program: Program) -> Program {
-        program
-            .env("LD_PRELOAD", LIBRARY)
-            .env("FAKETIME_TIMESTAMP_FILE", &self.file)
-            // Without this, the server reads it only every ten seconds.
-            .env("FAKETIME_NO_CACHE", "1")
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            .env("NO_FAKE_STAT", "1")
+        let variables = self.variables().into_iter();
+        variables.fold(program, |program, (name, value)| program.env(name, value))
     }
 
     /// Sets the clock to that of the machine plus so many seconds.

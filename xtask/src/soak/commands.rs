@@ -192,6 +192,38 @@ pub(super) fn stream_faults(faults: u64) -> Command {
     with(command, "KEYLANE_REDIS_MEMBER_FAULTS", each)
 }
 
+pub(super) fn postgres_leaders(changes: u64) -> Command {
+    leaders("keylane-sql", "in_postgres", changes)
+}
+
+pub(super) fn mariadb_leaders(changes: u64) -> Command {
+    leaders("keylane-sql", "in_mariadb", changes)
+}
+
+pub(super) fn redis_leaders(changes: u64) -> Command {
+    leaders("keylane-redis", "leaders::", changes)
+}
+
+pub(super) fn zookeeper_leaders(changes: u64) -> Command {
+    leaders("keylane-zookeeper", "leaders::", changes)
+}
+
+pub(super) fn etcd_leaders(changes: u64) -> Command {
+    leaders("keylane-etcd", "leaders::", changes)
+}
+
+pub(super) fn queue_of_a_leader(changes: u64) -> Command {
+    leaders("keylane-redis", "queue::", changes)
+}
+
+fn leaders(package: &str, filter: &str, changes: u64) -> Command {
+    with(
+        tests(package, "changes", &[filter]),
+        "KEYLANE_CHANGES",
+        changes,
+    )
+}
+
 pub(super) fn postgres_cluster(failovers: u64) -> Command {
     clusters("keylane-sql", "postgres::", failovers)
 }

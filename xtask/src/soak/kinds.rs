@@ -36,7 +36,7 @@ pub(super) const CLUSTERS: &str = "fail-overs of ";
 
 const MINUTE: u64 = 60;
 
-pub(super) static KINDS: [Kind; 33] = [
+pub(super) static KINDS: [Kind; 39] = [
     Kind {
         name: "dependencies",
         amount: Amount::from(1, 1),
@@ -218,6 +218,55 @@ pub(super) static KINDS: [Kind; 33] = [
         seconds: 30 * MINUTE,
         origin: Guess("five minutes for 100"),
         work: Work::Tests(commands::stream_faults),
+    },
+    // Leaders are killed, paused, cut off and replaced, each kind of fault as often as the others.
+    Kind {
+        name: "leaders in PostgreSQL",
+        amount: Amount::of(1_000),
+        part: Some(500),
+        seconds: 15 * MINUTE,
+        origin: Guess("a second each, and the build"),
+        work: Work::Tests(commands::postgres_leaders),
+    },
+    Kind {
+        name: "leaders in MariaDB",
+        amount: Amount::of(1_000),
+        part: Some(500),
+        seconds: 15 * MINUTE,
+        origin: Guess("a second each, and the build"),
+        work: Work::Tests(commands::mariadb_leaders),
+    },
+    Kind {
+        name: "leaders in Redis",
+        amount: Amount::of(1_000),
+        part: Some(500),
+        seconds: 15 * MINUTE,
+        origin: Guess("a second each, and the build"),
+        work: Work::Tests(commands::redis_leaders),
+    },
+    Kind {
+        name: "leaders in ZooKeeper",
+        amount: Amount::of(1_000),
+        part: Some(500),
+        seconds: 25 * MINUTE,
+        origin: Guess("two seconds each, and the build"),
+        work: Work::Tests(commands::zookeeper_leaders),
+    },
+    Kind {
+        name: "leaders in etcd",
+        amount: Amount::of(1_000),
+        part: Some(500),
+        seconds: 30 * MINUTE,
+        origin: Guess("2.5 seconds each, and the build"),
+        work: Work::Tests(commands::etcd_leaders),
+    },
+    Kind {
+        name: "the queue of a leader",
+        amount: Amount::of(1_000),
+        part: Some(500),
+        seconds: 25 * MINUTE,
+        origin: Guess("two seconds each, and the build"),
+        work: Work::Tests(commands::queue_of_a_leader),
     },
     Kind {
         name: "fail-overs of PostgreSQL",

@@ -1,5 +1,6 @@
 //! A server, with a proxy for each worker, and what leaders write into it.
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,10 @@ use futures::future::join_all;
 use keylane_leader::Term;
 use keylane_redis::{FencedWriteError, Redis, RedisElections};
 use redis::aio::ConnectionManager;
+use tempfile::TempDir;
 use testkit_processes::elections::{Answer, Candidacy, Cut, Sink, Site, WORKERS, Write, Written};
 use testkit_servers::proxy::Proxy;
-use testkit_servers::{Fsync, RedisKind};
+use testkit_servers::{Clock, Fsync, RedisKind};
 
 const NAMESPACE: &str = "jobs";
 const FENCED: &str = "fenced";
@@ -22,6 +24,8 @@ const CALL: Duration = Duration::from_secs(1);
 pub(crate) struct Servers {
     server: testkit_servers::Redis,
     proxies: Vec<Proxy>,
+    /// Of the workers.
+    clocks: Vec<(Clock, TempDir)>,
 }
 
 impl Servers {
@@ -37,6 +41,7 @@ impl Servers {
         Self {
             server,
             proxies: proxies.into_iter().map(Result::unwrap).collect(),
+            clocks: (0..WORKERS).map(|_| clock()).collect(),
         }
     }
 
@@ -47,6 +52,11 @@ impl Servers {
             .map(|line| Write::parse(line).unwrap())
             .collect()
     }
+}
+
+fn clock() -> (Clock, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (Clock::of(folder.path()).unwrap(), folder)
 }
 
 impl Site for Servers {
@@ -63,6 +73,14 @@ impl Site for Servers {
 
     fn heal(&self, worker: usize) {
         self.proxies[worker].heal();
+    }
+
+    fn variables(&self, worker: usize) -> Vec<(&'static str, OsString)> {
+        self.clocks[worker].0.variables().into()
+    }
+
+    fn set_clock(&self, worker: usize, seconds: i64) {
+        self.clocks[worker].0.set(seconds).unwrap();
     }
 
     async fn restart(&self) {

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
 use tokio::time::sleep;
 
 use super::fence::Recent;
-use super::row::{ElectionRow, TermRow, chosen_in, damaged};
+use super::row::{ElectionRow, TermRow, chosen_in, damaged, number_of};
 use super::waiters::matters;
 use crate::again::again;
 use crate::connections::Connections;

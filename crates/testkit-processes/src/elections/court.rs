@@ -43,8 +43,8 @@ pub(super) struct Court {
     /// The last term that began.
     newest: Option<Tenure>,
     open: Option<Open>,
-    /// The token of the leader while a candidate of a better rank waits.
-    joined: Option<u64>,
+    /// The token of the leader, while it is to stay, and whether its loss is no excuse.
+    stays: Option<(u64, bool)>,
     pub(super) gaps: Vec<(Fault, Duration)>,
     pub(super) faults: usize,
     pub(super) overlapping: Vec<(Tenure, Tenure)>,
@@ -70,7 +70,7 @@ impl Court {
             Event::Refused => self.refused += 1,
             Event::HandsOver => self.hands_over(own, number == 1),
             Event::HandedOver => self.handed_over(own, number == 1),
-            Event::Joined => self.joined = self.newest.map(|newest| newest.token),
+            Event::Stays => self.stays = Some((token, number == 1)),
             Event::Fault => self.fault(line),
             Event::Killed => self.of_process(token, |life| {
                 life.is_killed |= !life.is_over;
@@ -83,7 +83,7 @@ impl Court {
     fn fault(&mut self, line: &Entry) {
         let [fault, token, successor] = line.numbers;
         self.faults += 1;
-        self.joined = None;
+        self.stays = None;
         self.open = Some(Open {
             fault: Fault::of(fault),
             token,
@@ -100,9 +100,9 @@ impl Court {
             return;
         }
         self.newest = Some(own);
-        if self.joined.is_some_and(|token| token < own.token) {
+        if self.stays.is_some_and(|(token, _)| token < own.token) {
             self.preempted.push(own);
-            self.joined = None;
+            self.stays = None;
         }
         if let Some(open) = self.open.filter(|open| open.token < own.token) {
             self.gaps.push((open.fault, at.saturating_sub(open.at)));
@@ -131,8 +131,9 @@ impl Court {
         life.hand_overs += 1;
         life.is_over = true;
         if is_lost {
-            // It has not left for the candidate that has joined, nor for a chosen one.
-            self.joined = self.joined.filter(|token| *token != own.token);
+            // It has not left for another candidate.
+            let is_excused = |(token, is_strict): &(u64, bool)| *token == own.token && !is_strict;
+            self.stays = self.stays.filter(|stays| !is_excused(stays));
             if let Some(open) = self.open.as_mut().filter(|open| open.token == own.token) {
                 open.successor = 0;
             }

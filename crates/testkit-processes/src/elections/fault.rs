@@ -25,11 +25,16 @@ pub enum Fault {
     CutAnswers,
     /// The store is killed, and started again.
     Restart,
+    /// The clock of the leader is set, which changes nothing. Then it resigns.
+    Clock,
 }
 
 impl Fault {
+    /// All faults but [`Clock`](Self::Clock), which needs workers with clocks of their own.
+    pub const MOST: &[Self] = Self::ALL.split_at(9).0;
+
     /// All faults.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Kill,
         Self::KillTwo,
         Self::Pause,
@@ -39,6 +44,7 @@ impl Fault {
         Self::Cut,
         Self::CutAnswers,
         Self::Restart,
+        Self::Clock,
     ];
 
     /// Returns so many faults by chance: each of these equally often, as far as that is possible.
@@ -60,7 +66,7 @@ impl Fault {
 
     /// Whether the leader learns of it, and hands over in order.
     pub(crate) fn is_orderly(self) -> bool {
-        matches!(self, Self::Resign | Self::HandTo | Self::Rank)
+        matches!(self, Self::Resign | Self::HandTo | Self::Rank | Self::Clock)
     }
 
     /// Whether the leader does nothing from then on, and its term runs out.
@@ -90,6 +96,7 @@ impl fmt::Display for Fault {
             Self::Cut => "cut off",
             Self::CutAnswers => "without answers",
             Self::Restart => "store started again",
+            Self::Clock => "resigned after its clock was set",
         })
     }
 }
@@ -100,12 +107,14 @@ mod tests {
 
     #[test]
     fn each_fault_is_drawn_equally_often() {
-        let drawn = Fault::draw(&Fault::ALL, 27, &mut Random::new(3));
+        let drawn = Fault::draw(&Fault::ALL, 30, &mut Random::new(3));
         for fault in Fault::ALL {
             assert_eq!(drawn.iter().filter(|one| **one == fault).count(), 3);
             assert_eq!(Fault::of(fault.code()), fault);
         }
-        assert_ne!(drawn[..9], drawn[9..18]);
+        assert_ne!(drawn[..10], drawn[10..20]);
+        assert!(!Fault::MOST.contains(&Fault::Clock));
+        assert_eq!(Fault::MOST.len() + 1, Fault::ALL.len());
         assert_eq!(Fault::draw(&Fault::ALL, 5, &mut Random::new(3)).len(), 5);
     }
 }

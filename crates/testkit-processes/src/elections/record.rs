@@ -26,8 +26,9 @@ pub(crate) enum Event {
     /// The test does something: the code of the fault, the token of the leader, and the process
     /// that is to succeed, or 0.
     Fault,
-    /// A candidate of a better rank has joined while this one leads: the token of the leader.
-    Joined,
+    /// From here to the next fault the leader is to stay: its token, and whether its loss is no
+    /// excuse.
+    Stays,
     /// A process was killed, is about to be paused, or goes on: its id.
     Killed,
     Paused,
@@ -47,7 +48,7 @@ impl Event {
         (Self::HandsOver, 'h'),
         (Self::HandedOver, 'o'),
         (Self::Fault, 'f'),
-        (Self::Joined, 'j'),
+        (Self::Stays, 'y'),
         (Self::Killed, 'k'),
         (Self::Paused, 'p'),
         (Self::Resumed, 'c'),

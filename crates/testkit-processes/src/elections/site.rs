@@ -1,5 +1,6 @@
 //! What an election needs of a store: written for each of them.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::future::Future;
 
@@ -15,6 +16,19 @@ pub trait Site: Sync {
 
     /// Ends that. What was sent meanwhile arrives.
     fn heal(&self, worker: usize);
+
+    /// Returns variables for the process of a worker: those of a clock of its own, if it has one.
+    fn variables(&self, worker: usize) -> Vec<(&'static str, OsString)> {
+        let _ = worker;
+        Vec::new()
+    }
+
+    /// Sets the clock of a worker to that of the machine plus so many seconds. Called for
+    /// [`Fault::Clock`](super::Fault::Clock) only.
+    fn set_clock(&self, worker: usize, seconds: i64) {
+        let _ = (worker, seconds);
+        panic!("the workers have the clock of the machine");
+    }
 
     /// Kills the store, or the part of it that matters most, and starts it again. What it has
     /// confirmed is kept.

@@ -12,7 +12,7 @@ use super::scene::{Leading, Scene};
 use super::verdict::CHANGES;
 use super::worker::{Candidacy, RESIGN, hand_to};
 use super::{Cut, Fault, Site, Verdict};
-use crate::trial::Workers;
+use crate::trial::start;
 use crate::{Journal, Process, Reader, now};
 
 /// How many candidates there are.
@@ -121,11 +121,8 @@ impl<'a, S: Site> Trial<'a, S> {
                 Event::Resumed.write(&self.journal, [process, 0, 0]);
                 self.workers[at].resume();
             }
-            Fault::Resign => {
-                self.fault(fault, leader, 0);
-                self.workers[at].tell(RESIGN);
-                self.succeeded(leader).await;
-            }
+            Fault::Resign => self.resign(fault, at, leader, 0).await,
+            Fault::Clock => self.set_clock(at, leader, random).await,
             Fault::HandTo => {
                 let to = self.workers[other].id();
                 self.fault(fault, leader, to);
@@ -157,9 +154,23 @@ impl<'a, S: Site> Trial<'a, S> {
             scene.has_seen(joined, token) || scene.token() > token
         })
         .await;
-        Event::Joined.write(&self.journal, [token, u64::from(joined), 0]);
+        Event::Stays.write(&self.journal, [token, 0, 0]);
         sleep(self.ttl / 2).await;
-        self.fault(Fault::Rank, leader, joined);
+        self.resign(Fault::Rank, at, leader, joined).await;
+    }
+
+    /// The clock of the leader is set an hour ahead or back, for longer than a term.
+    async fn set_clock(&mut self, at: usize, leader: Leading, random: &mut Random) {
+        Event::Stays.write(&self.journal, [leader.token, 1, 0]);
+        let hour = if random.one_in(2) { 3_600 } else { -3_600 };
+        self.site.set_clock(at, hour);
+        sleep(self.ttl * 5 / 4).await;
+        self.resign(Fault::Clock, at, leader, 0).await;
+        self.site.set_clock(at, 0);
+    }
+
+    async fn resign(&mut self, fault: Fault, at: usize, leader: Leading, successor: u32) {
+        self.fault(fault, leader, successor);
         self.workers[at].tell(RESIGN);
         self.succeeded(leader).await;
     }
@@ -192,12 +203,7 @@ impl<'a, S: Site> Trial<'a, S> {
 
     fn worker(&self, at: usize, rank: u16) -> Process {
         let task = Candidacy::task(rank, self.ttl, &self.site.address(at));
-        let workers = Workers {
-            count: WORKERS,
-            test: self.test,
-            task,
-        };
-        workers.start(&self.path)
+        start(self.test, &self.path, &task, self.site.variables(at))
     }
 
     /// Waits until all candidates know a leader that has written since then. Returns its place.

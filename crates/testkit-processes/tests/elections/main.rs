@@ -181,10 +181,12 @@ fn terms_that_are_not_handed_over_exactly_once_are_found() {
 #[test]
 fn a_better_rank_that_takes_the_term_is_found() {
     let preempted = |text| judged(text).preempted.len();
-    assert_eq!(preempted("1i7 0j7/2 1h7 2i8 2h8"), 1);
-    assert_eq!(preempted("1i7 0j7/2 0f5/7/2 1h7 2i8 2h8"), 0);
+    assert_eq!(preempted("1i7 0y7 1h7 2i8 2h8"), 1);
+    assert_eq!(preempted("1i7 0y7 0f5/7/2 1h7 2i8 2h8"), 0);
     // The leader was lost by itself.
-    assert_eq!(preempted("1i7 0j7/2 1h7/1 2i8 2h8"), 0);
+    assert_eq!(preempted("1i7 0y7 1h7/1 2i8 2h8"), 0);
+    // That is no excuse if its clock was set.
+    assert_eq!(preempted("1i7 0y7/1 1h7/1 2i8 2h8"), 1);
 }
 
 #[test]

@@ -1,0 +1,7 @@
+//! Leaders in processes that are killed, paused, cut off and replaced.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod leaders;
+mod site;
+mod worker;

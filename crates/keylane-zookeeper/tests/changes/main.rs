@@ -1,0 +1,8 @@
+//! Leaders in processes that are killed, paused, cut off and replaced.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#![cfg(target_os = "linux")]
+
+mod leaders;
+mod site;
+mod worker;
