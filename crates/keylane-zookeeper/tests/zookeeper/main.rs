@@ -11,3 +11,4 @@ mod faults;
 mod fencing;
 mod holding;
 mod support;
+mod waiting;
