@@ -1,13 +1,14 @@
 //! A list that the leader alone consumes: it loses and reorders nothing over the changes.
 
-use std::convert::Infallible;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane::consume::IntakeSettings;
+use keylane::consume::{Intake, IntakeSettings};
+use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane::{OnExhausted, Retry};
-use keylane_leader::{Candidate, Career, Elections, End, Event, Office, Stop, Term};
+use keylane_leader::{Candidate, Elections, Event, Office, Term, consuming};
 use keylane_redis::{ListQueue, Redis, RedisElections};
 use keylane_testkit::scenario::{Random, boxed, by_key, repeats};
 use testkit_processes::{Answer, Journal, Trial, Workers, task, told_to_stop};
@@ -16,6 +17,9 @@ use tokio::time::sleep;
 
 const KEYS: u64 = 12;
 const WORKERS: usize = 3;
+/// What a leader keeps while it consumes.
+type Running = (Box<dyn Any + Send>, Intake);
+
 const TTL: Duration = Duration::from_secs(1);
 
 fn queue(address: &str) -> ListQueue {
@@ -82,7 +86,9 @@ fn worker() {
         let office = Candidate::builder(&elections, "orders")
             .ttl(TTL)
             .retry_after(TTL / 10, TTL)
-            .run(Consumer { journal, address })
+            .run(consuming(move |term| {
+                consume(journal.clone(), address.clone(), term)
+            }))
             .unwrap();
         tokio::select! {
             () = told_to_stop() => {}
@@ -104,45 +110,29 @@ async fn resign_again_and_again(office: &Office) {
     }
 }
 
-/// A leader with a dispatcher of its own, which is empty before it hands over.
-struct Consumer {
-    journal: Journal,
-    address: String,
-}
-
-impl Career for Consumer {
-    type Error = Infallible;
-
-    async fn inaugurate(&mut self, _term: &Term) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    async fn execute(&mut self, term: &Term, stop: Stop) -> Result<(), Infallible> {
-        let (journal, token) = (self.journal.clone(), term.token().0);
-        let handler = move |message: RawMessage| {
-            let journal = journal.clone();
-            async move {
-                let number = |bytes| std::str::from_utf8(bytes).unwrap().parse().unwrap();
-                let key = number(message.key.as_deref().unwrap());
-                let id: u64 = number(&message.payload);
-                let takes = Duration::from_millis(id % 7);
-                journal.attempt(key, id, token, takes).await;
-                Ok(())
-            }
-        };
-        // A message may be in flight at several changes.
-        let dispatcher = by_key()
-            .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
-            .on_exhausted(OnExhausted::Halt)
-            .spawn(boxed(handler))
-            .unwrap();
-        let settings = IntakeSettings::new().longest_pause(Duration::from_millis(200));
-        let source = queue(&self.address).source();
-        let intake = dispatcher.consume_with(source, settings).unwrap();
-        stop.requested().await;
-        intake.stop().within(Duration::from_secs(5)).await;
-        Ok(())
-    }
-
-    async fn hand_over(&mut self, _term: &Term, _why: End) {}
+/// Consumes the list, with handlers that end with the term.
+async fn consume(journal: Journal, address: String, term: Term) -> Result<Running, BoxError> {
+    let token = term.token().0;
+    let handler = move |message: RawMessage| {
+        let journal = journal.clone();
+        async move {
+            let number = |bytes| std::str::from_utf8(bytes).unwrap().parse().unwrap();
+            let key = number(message.key.as_deref().unwrap());
+            let id: u64 = number(&message.payload);
+            journal
+                .attempt(key, id, token, Duration::from_millis(id % 7))
+                .await;
+            Ok(())
+        }
+    };
+    // A message may be in flight at several changes.
+    let dispatcher = by_key()
+        .leased_by(term.lanes())
+        .retry(Retry::fixed(Duration::from_millis(1)).max_attempts(100_000))
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(boxed(handler))?;
+    let settings = IntakeSettings::new().longest_pause(Duration::from_millis(200));
+    let source = queue(&address).source();
+    let intake = dispatcher.consume_with(source, settings)?;
+    Ok((Box::new(dispatcher), intake))
 }

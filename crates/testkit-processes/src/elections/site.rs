@@ -7,7 +7,7 @@ use std::future::Future;
 use keylane_leader::Term;
 
 /// The servers of an election, with a proxy of its own for each worker. The test has it.
-pub trait Site: Sync {
+pub trait Site {
     /// Returns where the worker of this number finds the servers: by its proxy.
     fn address(&self, worker: usize) -> String;
 
@@ -32,10 +32,10 @@ pub trait Site: Sync {
 
     /// Kills the store, or the part of it that matters most, and starts it again. What it has
     /// confirmed is kept.
-    fn restart(&self) -> impl Future<Output = ()> + Send;
+    fn restart(&self) -> impl Future<Output = ()>;
 
     /// Returns what the sinks have.
-    fn written(&self) -> impl Future<Output = Written> + Send;
+    fn written(&self) -> impl Future<Output = Written>;
 }
 
 /// How a worker is cut off.
