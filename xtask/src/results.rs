@@ -19,8 +19,8 @@ const FOLDER: &str = "benches/results";
 pub(crate) struct Save {
     /// Write the tables into benches/results/ARM.md, with the date, the commit and the machine
     ///
-    /// Without ARM it is `dispatch`, `sql`, `kafka` or `redis`, and `bench` for the benches. A run
-    /// of a part needs a name of its own, or it replaces the tables of all parts.
+    /// Without ARM it is `dispatch`, `sql`, `kafka`, `redis` or `leader`, and `bench` for the
+    /// benches. A run of a part needs a name of its own, or it replaces the tables of all parts.
     #[arg(long, value_name = "ARM", require_equals = true, value_parser = arm)]
     save: Option<Option<String>>,
 }

@@ -507,7 +507,7 @@ mod tests {
         let services: Vec<&str> = services.collect();
         assert_eq!(
             services,
-            ["postgresql", "pgbouncer", "mariadb", "redis-server"]
+            ["postgresql", "pgbouncer", "mariadb", "redis-server", "etcd"]
         );
     }
 

@@ -14,7 +14,7 @@ use crate::schedules;
 use crate::setup;
 use crate::shares;
 use crate::steps::Steps;
-use crate::versus::{VERSUS, VERSUS_KAFKA, VERSUS_REDIS, VERSUS_SQL};
+use crate::versus::{VERSUS, VERSUS_KAFKA, VERSUS_LEADER, VERSUS_REDIS, VERSUS_SQL};
 use crate::workspace::{self, cargo};
 
 /// A program of tests that starts servers takes some minutes beside another one, on a busy machine
@@ -150,6 +150,8 @@ fn all(
     steps.run("format, versus-kafka", format)?;
     let format = cargo(["fmt", VERSUS_REDIS, "--check"]);
     steps.run("format, versus-redis", format)?;
+    let format = cargo(["fmt", VERSUS_LEADER, "--check"]);
+    steps.run("format, versus-leader", format)?;
 
     steps.run("house", cargo(["xtask", "house"]))?;
 
@@ -169,6 +171,8 @@ fn all(
         steps.run("build, versus-kafka", build)?;
         let build = cargo(["build", "--release", VERSUS_REDIS]);
         steps.run("build, versus-redis", build)?;
+        let build = cargo(["build", "--release", VERSUS_LEADER]);
+        steps.run("build, versus-leader", build)?;
     }
     Ok(())
 }

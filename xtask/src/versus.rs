@@ -16,6 +16,9 @@ pub(crate) const VERSUS_KAFKA: &str = "--manifest-path=benches/versus-kafka/Carg
 /// The one on Redis, another one.
 pub(crate) const VERSUS_REDIS: &str = "--manifest-path=benches/versus-redis/Cargo.toml";
 
+/// The one on ZooKeeper, another one.
+pub(crate) const VERSUS_LEADER: &str = "--manifest-path=benches/versus-leader/Cargo.toml";
+
 /// Compare keylane with its rivals in one run (results in target/versus)
 /// The rivals are a workspace of their own, built on first use. Arguments after `--` go to the
 /// comparison, for example `-- --quick` or `-- --help`; `--save=pull -- --only pull` saves the
@@ -31,6 +34,9 @@ pub(crate) struct Args {
     /// Compare keylane-redis with other ways to consume Redis instead
     #[arg(long, conflicts_with_all = ["sql", "kafka"])]
     redis: bool,
+    /// Compare keylane-leader on ZooKeeper with Apache Curator instead (needs Java and Maven)
+    #[arg(long, conflicts_with_all = ["sql", "kafka", "redis"])]
+    leader: bool,
     #[command(flatten)]
     save: Save,
     /// Arguments of the comparison
@@ -39,10 +45,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let (arm, manifest) = match (args.sql, args.kafka, args.redis) {
-        (true, _, _) => ("sql", VERSUS_SQL),
-        (_, true, _) => ("kafka", VERSUS_KAFKA),
-        (_, _, true) => ("redis", VERSUS_REDIS),
+    let (arm, manifest) = match (args.sql, args.kafka, args.redis, args.leader) {
+        (true, ..) => ("sql", VERSUS_SQL),
+        (_, true, ..) => ("kafka", VERSUS_KAFKA),
+        (_, _, true, _) => ("redis", VERSUS_REDIS),
+        (.., true) => ("leader", VERSUS_LEADER),
         _ => ("dispatch", VERSUS),
     };
     let mut versus = cargo(["run", "--release", manifest, "--"]);

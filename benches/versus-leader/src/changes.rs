@@ -33,6 +33,9 @@ pub struct Gaps {
     pub resigned: [Samples; 2],
     /// From the signal to the successor's start.
     pub killed: [Samples; 2],
+    /// The parts of a change of ours: until the term is released, until the successor is elected,
+    /// until it leads.
+    pub steps: [Samples; 3],
 }
 
 /// Measures both sides in turns, change by change. All processes run all the time.
@@ -45,6 +48,10 @@ pub async fn measure(curator: &Curator, server: &Server, times: Times) -> Result
     for round in 0..WARM_UP + times.resigned {
         for (pair, samples) in pairs.iter_mut().zip(&mut gaps.resigned) {
             rest(server).await?;
+            // Of the change before: by now all is said.
+            if round > WARM_UP {
+                pair.note_steps(&mut gaps.steps);
+            }
             let gap = pair.change().await?;
             if round >= WARM_UP {
                 samples.push(gap);
@@ -78,6 +85,8 @@ struct Pair {
     successor: Process,
     /// How many processes there were.
     started: u32,
+    /// When the last change began and ended.
+    last: [u64; 2],
 }
 
 impl Pair {
@@ -89,6 +98,7 @@ impl Pair {
             leader,
             successor: start(side, curator, server, 1)?,
             started: 2,
+            last: [0; 2],
         })
     }
 
@@ -97,7 +107,20 @@ impl Pair {
         let left = self.leader.resign().await?;
         let leads = self.successor.leads().await?;
         std::mem::swap(&mut self.leader, &mut self.successor);
+        self.last = [left, leads];
         Ok(leads.saturating_sub(left))
+    }
+
+    /// Notes the parts of the last change, if the processes tell them.
+    fn note_steps(&mut self, steps: &mut [Samples; 3]) {
+        let [left, leads] = self.last;
+        let released = self.successor.released();
+        if let (Some(released), Some(elected)) = (released, self.leader.elected()) {
+            let times = [left, released, elected, leads];
+            for (samples, part) in steps.iter_mut().zip(times.windows(2)) {
+                samples.push(part[1].saturating_sub(part[0]));
+            }
+        }
     }
 
     /// Kills the leader, and starts another process when the successor leads. Returns how long

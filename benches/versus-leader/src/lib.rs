@@ -15,6 +15,7 @@ pub mod side;
 pub mod worker;
 
 #[path = "../../versus-sql/src/grid.rs"]
+#[expect(dead_code, reason = "tables of words are for the other comparisons")]
 mod grid;
 pub use grid::Table;
 

@@ -21,6 +21,10 @@ pub enum Said {
     Lead(u64, String),
     /// The leader was told to leave, then.
     Left(u64),
+    /// A leader has released its term.
+    Released(u64),
+    /// A candidate is elected, and does not lead yet.
+    Elected(u64),
 }
 
 impl Said {
@@ -30,6 +34,8 @@ impl Said {
         match (what, words.next()) {
             ("lead", Some(candidate)) => Some(Self::Lead(at, candidate.to_owned())),
             ("left", None) => Some(Self::Left(at)),
+            ("released", None) => Some(Self::Released(at)),
+            ("elected", None) => Some(Self::Elected(at)),
             _ => None,
         }
     }
@@ -41,6 +47,8 @@ pub struct Process {
     child: Child,
     orders: ChildStdin,
     said: mpsc::UnboundedReceiver<Said>,
+    /// When it has said last that a term was released, and that a candidate was elected.
+    steps: [Option<u64>; 2],
 }
 
 impl Process {
@@ -66,6 +74,7 @@ impl Process {
             child,
             orders,
             said,
+            steps: [None; 2],
         })
     }
 
@@ -106,7 +115,30 @@ impl Process {
     async fn next(&mut self) -> Result<Said, Error> {
         let said = timeout(PATIENCE, self.said.recv()).await;
         let said = said.map_err(|_| "a process has said nothing for a minute")?;
-        said.ok_or_else(|| "a process has ended".into())
+        let said = said.ok_or("a process has ended")?;
+        self.note(&said);
+        Ok(said)
+    }
+
+    /// Reads what it has said since. Returns when it has released its last term.
+    pub fn released(&mut self) -> Option<u64> {
+        while let Ok(said) = self.said.try_recv() {
+            self.note(&said);
+        }
+        self.steps[0]
+    }
+
+    /// Returns when one of its candidates was elected last.
+    pub fn elected(&self) -> Option<u64> {
+        self.steps[1]
+    }
+
+    fn note(&mut self, said: &Said) {
+        match said {
+            Said::Released(at) => self.steps[0] = Some(*at),
+            Said::Elected(at) => self.steps[1] = Some(*at),
+            Said::Lead(..) | Said::Left(_) => {}
+        }
     }
 }
 

@@ -37,7 +37,10 @@ mod tests {
         for micros in (1..=100).rev() {
             samples.push(micros * 1_000);
         }
-        assert_eq!([0.5, 0.99, 1.0].map(|share| samples.below(share)), [50.0, 99.0, 100.0]);
+        assert_eq!(
+            [0.5, 0.99, 1.0].map(|share| samples.below(share)),
+            [50.0, 99.0, 100.0]
+        );
         assert_eq!((samples.below(0.0), samples.count()), (1.0, 100));
     }
 }

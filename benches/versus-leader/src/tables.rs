@@ -19,7 +19,7 @@ pub struct Results {
 
 /// Returns the tables.
 pub fn tables(results: &Results) -> Vec<Table> {
-    vec![gaps(&results.gaps), load(results)]
+    vec![gaps(&results.gaps), steps(&results.gaps), load(results)]
 }
 
 fn gaps(gaps: &Gaps) -> Table {
@@ -30,11 +30,34 @@ fn gaps(gaps: &Gaps) -> Table {
     let killed = |share| gaps.killed.each_ref().map(|side| side.below(share));
     let times = |samples: &[Samples; 2]| samples[0].count();
     let of = times(&gaps.resigned);
-    push(&mut table, &format!("resigned, median of {of}"), resigned(0.5));
+    push(
+        &mut table,
+        &format!("resigned, median of {of}"),
+        resigned(0.5),
+    );
     push(&mut table, "resigned, p99", resigned(0.99));
     let of = times(&gaps.killed);
     push(&mut table, &format!("killed, median of {of}"), killed(0.5));
     push(&mut table, "killed, longest", killed(1.0));
+    table
+}
+
+fn steps(gaps: &Gaps) -> Table {
+    let about = "When the leader resigns.";
+    let mut table = Table::new(
+        "The parts of a change of keylane, ms",
+        about,
+        &["", "median", "p99"],
+    );
+    let names = [
+        "until the term is released",
+        "until the successor is elected",
+        "until it leads",
+    ];
+    for (name, samples) in names.into_iter().zip(&gaps.steps) {
+        let figures = [0.5, 0.99].map(|share| number(samples.below(share)));
+        table.push([name.to_owned()].into_iter().chain(figures));
+    }
     table
 }
 
@@ -57,7 +80,11 @@ fn load(results: &Results) -> Table {
 }
 
 fn new(title: &str, about: &str) -> Table {
-    Table::new(title, about, &["", "keylane", "Curator", "keylane / Curator"])
+    Table::new(
+        title,
+        about,
+        &["", "keylane", "Curator", "keylane / Curator"],
+    )
 }
 
 fn push(table: &mut Table, what: &str, [ours, theirs]: [f64; 2]) {

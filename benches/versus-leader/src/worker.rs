@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use keylane_leader::{Candidate, Career, Elections, End, Office, Stop, Term};
+use keylane_leader::{Candidate, Career, Elections, End, Event, Events, Office, Stop, Term};
 use keylane_zookeeper::{ZooKeeper, ZooKeeperLeases};
 use tokio::sync::mpsc;
 
@@ -34,7 +34,8 @@ pub struct Settings {
 }
 
 /// Runs candidates until standard input ends. Writes `lead MICROS CANDIDATE` when one of them
-/// leads, and `left MICROS` when it was told to leave, by a line `resign`.
+/// leads, and `left MICROS` when it was told to leave, by a line `resign`. Writes `released` and
+/// `elected` between, which the program in Java does not.
 pub async fn run(settings: &Settings) -> Result<(), Error> {
     let zookeeper = ZooKeeper::at(&*settings.hosts)?
         .session_timeout(Duration::from_millis(settings.session_ms))?
@@ -49,6 +50,7 @@ pub async fn run(settings: &Settings) -> Result<(), Error> {
             .ttl(zookeeper.longest_ttl())
             .retry_after(AGAIN, AGAIN)
             .run(Work { id })?;
+        tokio::spawn(tell_steps(office.events()));
         offices.push(office);
     }
     let mut orders = orders();
@@ -63,6 +65,17 @@ pub async fn run(settings: &Settings) -> Result<(), Error> {
     }
     elections.close().await;
     Ok(())
+}
+
+/// Says when a leader has left and when one is elected.
+async fn tell_steps(mut events: Events) {
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Standing => say(&format!("released {}", now())),
+            Event::Elected(_) => say(&format!("elected {}", now())),
+            _ => {}
+        }
+    }
 }
 
 /// Reads the orders to resign, on a thread of its own, until standard input ends.

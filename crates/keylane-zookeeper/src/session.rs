@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use zookeeper_client::{Acls, Client, CreateMode, Error, Stat, StateWatcher};
 
 use crate::book::{Book, Due};
+use crate::elections::armed::AllArmed;
 use crate::error::{Failed, store};
 use crate::names::Paths;
 use crate::server::ZooKeeper;
@@ -29,6 +30,7 @@ pub(crate) struct Session {
     is_replaced: AtomicBool,
     next: AtomicU64,
     book: Mutex<Book>,
+    armed: AllArmed,
     changed: Arc<Notify>,
 }
 
@@ -51,6 +53,7 @@ impl Session {
             is_replaced: AtomicBool::new(false),
             next: AtomicU64::new(0),
             book: Mutex::new(Book::new()),
+            armed: AllArmed::default(),
             changed: Arc::new(Notify::new()),
         }
     }
@@ -105,6 +108,17 @@ impl Session {
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
         // Each change of the book is complete before the next one.
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the watches of candidates that do not wait for them now.
+    pub(crate) fn armed(&self) -> &AllArmed {
+        &self.armed
+    }
+
+    /// Forgets a candidate whose node is gone.
+    pub(crate) fn forget_candidate(&self, path: &str) {
+        self.book().forget_candidate(path);
+        self.armed.forget(path);
     }
 
     /// Has the book looked at: something may be due earlier than before.
@@ -237,7 +251,7 @@ impl Session {
                 Due::Grant(number, key) => self.remove_grant(number, &key).await,
                 Due::Candidate(path) => {
                     self.remove(&path).await?;
-                    self.book().forget_candidate(&path);
+                    self.forget_candidate(&path);
                     Ok(())
                 }
             }

@@ -1,10 +1,11 @@
 //! Writes that etcd itself refuses after the lease has ended, and processes that are paused past
 //! their leases.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylane_etcd::etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, Txn, TxnOp};
+use keylane_etcd::etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
 use keylane_etcd::{EtcdLeases, FencedError};
 use keylane_leases::error::LeaseLost;
 use keylane_leases::store::LeaseStore;
@@ -197,14 +198,14 @@ async fn work(url: &str, key: &str, is_fenced: bool) {
     let settings = Settings::new().look_again(Duration::from_millis(100));
     let store = store(url, "leases");
     let leases = Leases::open_with(store.clone(), settings).unwrap();
-    let mut client = Client::connect([url], None).await.unwrap();
+    let client = Client::connect([url], None).await.unwrap();
     loop {
         let Ok(lease) = leases.acquire(format!("key {key}"), TTL).await else {
             continue;
         };
         let mut writes = 0;
         loop {
-            let write = write(&store, &mut client, key, lease.token(), is_fenced);
+            let write = write(&store, &client, key, lease.token(), is_fenced);
             match lease.run(write).await {
                 Ok(true) => {}
                 Ok(false) | Err(_) => break,
@@ -219,10 +220,11 @@ async fn work(url: &str, key: &str, is_fenced: bool) {
 }
 
 /// Works for a while, as a handler that computes, and then writes. A pause mostly falls between the
-/// two. Returns whether it was written.
+/// two. The write is a task of its own: it is sent although the lease has ended, as one that was
+/// sent just before. Returns whether it was written.
 async fn write(
-    store: &EtcdLeases,
-    client: &mut Client,
+    store: &Arc<EtcdLeases>,
+    client: &Client,
     key: &str,
     token: Token,
     is_fenced: bool,
@@ -230,15 +232,17 @@ async fn write(
     std::thread::sleep(Duration::from_millis(20));
     let number = Owner::random();
     let (name, value) = (format!("writes-{key}/{number}"), token.to_string());
-    if is_fenced {
-        let written = store.writer(format!("key {key}"), token);
-        match written.commit(put(&name, &value)).await {
+    let writer = store.writer(format!("key {key}"), token);
+    let mut client = client.clone();
+    let writes = tokio::spawn(async move {
+        if !is_fenced {
+            return client.put(name, value, None).await.is_ok();
+        }
+        match writer.commit(put(&name, &value)).await {
             Ok(_) => true,
             Err(FencedError::Stale { .. }) => false,
             Err(error) => panic!("{error}"),
         }
-    } else {
-        let written = client.put(name, value, Some(PutOptions::new())).await;
-        written.is_ok()
-    }
+    });
+    writes.await.unwrap()
 }

@@ -66,11 +66,12 @@ mod tests {
         CandidateId::new(name).expect("an id")
     }
 
-    fn sight(token: u64, stage: Stage, next: &str) -> Sight {
+    fn sight(token: u64, stage: Stage, chosen: Option<&str>, next: &str) -> Sight {
         let term = TermRecord {
             token: Token(token),
             leader: id("leader"),
             stage,
+            chosen: chosen.map(id),
         };
         Sight {
             token: Some(Token(token)),
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn messages_are_parsed() {
         let message = b"7\n7/leader/leaving/b\nb\na name\nof two lines";
-        let leaving = sight(7, Stage::Leaving(Some(id("b"))), "b");
+        let leaving = sight(7, Stage::Leaving, Some("b"), "b");
         assert_eq!(
             parse(message),
             Some((leaving, &b"a name\nof two lines"[..]))
@@ -107,13 +108,13 @@ mod tests {
 
     #[test]
     fn what_the_leader_does_concerns_the_next_one_alone() {
-        let seen = sight(7, Stage::Began, "a");
+        let seen = sight(7, Stage::Began, None, "a");
         let free = Sight {
             token: None,
             ..seen.clone()
         };
-        let leaving = sight(7, Stage::Leaving(None), "a");
-        let chosen = sight(7, Stage::Leaving(Some(id("b"))), "b");
+        let leaving = sight(7, Stage::Leaving, None, "a");
+        let chosen = sight(7, Stage::Leaving, Some("b"), "b");
         for (now, concerned) in [
             (&seen, [false, false, false, false]),
             (&free, [true, false, false, true]),

@@ -1,12 +1,12 @@
 //! The wait for a change.
 
 use bytes::Bytes;
-use futures::future::select_all;
 use keylane_leader::store::{CandidateId, Election, Holder};
 use keylane_leases::Token;
 use keylane_leases::error::StoreError;
 use zookeeper_client::OneshotWatcher;
 
+use super::armed::Armed;
 use super::lineup::Watches;
 use super::view::View;
 use crate::error::store;
@@ -26,21 +26,32 @@ pub(super) async fn changed(
             .and_then(|id| view.lineup.watches(id, session.id(), &folder))
             .unwrap_or_else(Watches::of_all)
     };
+    if let Some(id) = candidate
+        && let Some(armed) = session.armed().take(key, id)
+        && !is_changed(&armed.seen, candidate, &armed.watches, seen)
+    {
+        session.armed().wait(key, id, armed).await;
+        return Ok(());
+    }
     let mut view = View::read(session, key).await?;
     loop {
         let watches = watches_of(&view);
-        if is_changed(&view, candidate, &watches, seen) {
+        if is_changed(&view.election(), candidate, &watches, seen) {
             return Ok(());
         }
         let set = set(session, key, &watches).await?;
         view = View::read(session, key).await?;
-        if is_changed(&view, candidate, &watches_of(&view), seen) {
+        let now = view.election();
+        if is_changed(&now, candidate, &watches_of(&view), seen) {
             return Ok(());
         }
         // Otherwise another one is before it now.
         if watches_of(&view) == watches {
-            let watchers = set.into_iter().map(|watcher| Box::pin(watcher.changed()));
-            select_all(watchers).await;
+            let mut armed = Armed::new(watches, now, set);
+            match candidate {
+                Some(id) => session.armed().wait(key, id, armed).await,
+                None => armed.fired().await,
+            }
             return Ok(());
         }
     }
@@ -81,17 +92,16 @@ async fn set(
 
 /// Returns whether something has changed that these watches are for.
 fn is_changed(
-    view: &View,
+    now: &Election,
     candidate: Option<&CandidateId>,
     watches: &Watches,
     seen: &Election,
 ) -> bool {
     let token =
         |holder: &Option<Holder>| -> Option<Token> { holder.as_ref().map(|holder| holder.token) };
-    let next = view.lineup.next().map(|next| &next.id);
     // It has become the next one, or is no longer.
     let is_next = |next: Option<&CandidateId>| candidate.is_some() && next == candidate;
-    is_next(next) != is_next(seen.next.as_ref())
-        || watches.record && view.term != seen.term
-        || watches.lease && token(&view.holder) != token(&seen.holder)
+    is_next(now.next.as_ref()) != is_next(seen.next.as_ref())
+        || watches.record && now.term != seen.term
+        || watches.lease && token(&now.holder) != token(&seen.holder)
 }

@@ -9,6 +9,7 @@
 //! A candidate counts as one of this process only with the session in its name: after a session is
 //! lost, its candidate is another one until it has gone.
 
+pub(crate) mod armed;
 mod candidate;
 mod changed;
 mod lineup;
@@ -54,18 +55,22 @@ impl ElectionStore for ZooKeeperLeases {
         let session = self.link.session().await?;
         let view = View::read(&session, key).await?;
         let is_mine = |one: &&Candidate| one.id == entry.id && one.session == session.id();
-        let path = match view.lineup.candidates().iter().find(is_mine) {
+        let known = view.lineup.candidates().iter().find(is_mine);
+        let path = match known {
             Some(mine) => mine.path(&session.paths.election(key)),
             None => add(&session, key, entry).await?,
         };
         session.book().candidate(path, Instant::now() + ttl);
         session.book_changed();
-        View::read(&session, key).await.map(View::election)
+        match known {
+            Some(_) => Ok(view.election()),
+            None => View::read(&session, key).await.map(|view| view.election()),
+        }
     }
 
     async fn look(&self, key: &Bytes) -> Result<Election, StoreError> {
         let session = self.link.session().await?;
-        View::read(&session, key).await.map(View::election)
+        View::read(&session, key).await.map(|view| view.election())
     }
 
     async fn withdraw(&self, key: &Bytes, candidate: &CandidateId) -> Result<(), StoreError> {
@@ -74,7 +79,7 @@ impl ElectionStore for ZooKeeperLeases {
         let folder = session.paths.election(key);
         for path in view.lineup.paths_of(candidate, &folder) {
             session.remove(&path).await?;
-            session.book().forget_candidate(&path);
+            session.forget_candidate(&path);
         }
         Ok(())
     }
@@ -115,13 +120,20 @@ impl ElectionStore for ZooKeeperLeases {
 /// Makes the node of a candidate, and returns its path.
 async fn add(session: &Session, key: &Bytes, entry: &Entry) -> Result<String, StoreError> {
     let folder = session.paths.election(key);
-    make(session, &folder).await?;
     let prefix = format!(
         "{folder}/{}",
         candidate::prefix(entry.rank, session.id(), &entry.id)
     );
     let options = CreateMode::EphemeralSequential.with_acls(session.acls());
-    let made = session.client.create(&prefix, b"", &options).await;
+    let create = || session.client.create(&prefix, b"", &options);
+    let made = match create().await {
+        // Rare: an election stays.
+        Err(Error::NoNode) => {
+            make(session, &folder).await?;
+            create().await
+        }
+        made => made,
+    };
     let (stat, sequence) = made.map_err(|error| store(&error))?;
     if !session.owns(&stat) {
         return Err(session.replaced());
@@ -158,8 +170,8 @@ async fn record(
     };
     let mut writer = session.client.new_multi_writer();
     let removed = view.lineup.paths_of(&term.leader, &folder);
-    let chosen = term.chosen.as_ref();
-    let chosen = chosen.map_or(Vec::new(), |to| view.lineup.paths_of(to, &folder));
+    let chosen = term.chosen.iter();
+    let chosen = Vec::from_iter(chosen.flat_map(|to| view.lineup.paths_of(to, &folder)));
     let mut add = || {
         writer.add_set_data(&folder, encode(term).as_bytes(), Some(version))?;
         for path in &removed {
@@ -175,7 +187,7 @@ async fn record(
     match writer.commit().await {
         Ok(_) => {
             for path in &removed {
-                session.book().forget_candidate(path);
+                session.forget_candidate(path);
             }
             Ok(Some(recorded))
         }

@@ -54,11 +54,11 @@ impl View {
         })
     }
 
-    pub(super) fn election(self) -> Election {
+    pub(super) fn election(&self) -> Election {
         Election {
             next: self.lineup.next().map(|next| next.id.clone()),
-            holder: self.holder,
-            term: self.term,
+            holder: self.holder.clone(),
+            term: self.term.clone(),
             revision: self.revision.unsigned_abs(),
         }
     }

@@ -12,3 +12,4 @@ mod faults;
 mod fencing;
 mod holding;
 mod support;
+mod waiting;

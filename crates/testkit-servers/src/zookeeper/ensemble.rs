@@ -17,24 +17,13 @@ use crate::proxies::Proxies;
 use crate::proxy::Proxy;
 use crate::zookeeper::java::Java;
 use crate::zookeeper::server::{Ports, Server, route};
-use crate::zookeeper::{ZooKeeperBuilder, folder, word};
+use crate::zookeeper::{Mode, ZooKeeperBuilder, folder, word};
 
 /// The signal after which a server stops in order.
 const STOP_SIGNAL: &str = "TERM";
 
 /// How long a command of four letters may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What a server is to its ensemble.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// It is the only server.
-    Alone,
-    /// The others follow it.
-    Leader,
-    /// It follows another one.
-    Follower,
-}
 
 /// One ZooKeeper server of a test, or an ensemble of three, in a private temporary folder, on ports
 /// of the loopback address.
@@ -157,16 +146,6 @@ impl ZooKeeper {
     /// Returns the addresses of the proxies of all servers, separated by commas.
     pub fn proxied(&self) -> String {
         addresses(self.inner.proxies.all().iter().map(Proxy::port))
-    }
-
-    /// Returns the address of the proxy of one server.
-    ///
-    /// # Panics
-    ///
-    /// Panics if there is no such server.
-    #[track_caller]
-    pub fn proxied_host(&self, server: usize) -> String {
-        addresses([self.proxy(server).port()])
     }
 
     /// Returns the proxy between a server and the clients of [`proxied`](Self::proxied). It runs in

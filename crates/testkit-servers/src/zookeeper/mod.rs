@@ -12,7 +12,10 @@
 //! The jars come from Maven's repository through [`fetch`], which `cargo xtask setup` calls.
 
 mod ensemble;
-pub use ensemble::{Mode, Saved, ZooKeeper};
+pub use ensemble::{Saved, ZooKeeper};
+
+mod mode;
+pub use mode::Mode;
 
 mod builder;
 pub use builder::ZooKeeperBuilder;

@@ -34,7 +34,7 @@ async fn a_write_of_an_older_term_is_refused() {
         let old = place.grant().await;
         place.record(old, "a", Stage::Began).await;
         write(&place, old, &fenced, "old").await.unwrap();
-        place.record(old, "a", Stage::Leaving(None)).await;
+        place.record(old, "a", Stage::Leaving).await;
         write(&place, old, &fenced, "old, handing over")
             .await
             .unwrap();

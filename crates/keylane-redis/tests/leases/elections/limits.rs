@@ -39,13 +39,9 @@ async fn ids_and_ranks_at_their_limits() {
         }
         place.record(1, "leaving", Stage::Ended).await;
         assert_eq!(place.next().await.as_deref(), Some("began"), "{kind}");
-        place
-            .record(2, "leaving", Stage::Leaving(Some(id("leaving"))))
-            .await;
+        place.write(&choosing(2, "leaving", "leaving")).await;
         assert_eq!(place.next().await.as_deref(), Some("began"), "{kind}");
-        place
-            .record(2, "leaving", Stage::Leaving(Some(id("a"))))
-            .await;
+        place.write(&choosing(2, "leaving", "a")).await;
         assert_eq!(place.next().await.as_deref(), Some("a"), "{kind}");
     })
     .await;

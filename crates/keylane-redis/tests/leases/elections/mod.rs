@@ -27,6 +27,15 @@ fn term(token: u64, leader: &str, stage: Stage) -> TermRecord {
         token: Token(token),
         leader: id(leader),
         stage,
+        chosen: None,
+    }
+}
+
+/// The term of a leader that leaves, and has chosen its successor.
+fn choosing(token: u64, leader: &str, chosen: &str) -> TermRecord {
+    TermRecord {
+        chosen: Some(id(chosen)),
+        ..term(token, leader, Stage::Leaving)
     }
 }
 
@@ -75,8 +84,11 @@ impl Place {
     }
 
     async fn record(&self, token: u64, leader: &str, stage: Stage) -> Recorded {
-        let term = term(token, leader, stage);
-        self.store.record(&self.key, &term).await.unwrap()
+        self.write(&term(token, leader, stage)).await
+    }
+
+    async fn write(&self, term: &TermRecord) -> Recorded {
+        self.store.record(&self.key, term).await.unwrap()
     }
 
     /// Grants the lease of the term.

@@ -110,8 +110,7 @@ async fn of_fifty_candidates_one_is_woken_by_a_change() {
         assert_eq!(waiting.woken(), [""; 0], "{kind}");
 
         // The leader chooses one.
-        let chosen = Stage::Leaving(Some(id(&name(30))));
-        leader.record(token, "leader", chosen).await;
+        leader.write(&choosing(token, "leader", &name(30))).await;
         // It is the next one now, and the first one is no more.
         until(|| waiting.woken().len() >= 2).await;
         all_have_heard(&places, 2).await;

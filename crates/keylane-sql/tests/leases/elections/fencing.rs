@@ -124,7 +124,7 @@ async fn refuses_an_older_term(kind: Kind) {
     assert_eq!(judge(5, &other).await, Err(Some(5)));
     assert_eq!(judge(4, &history).await, Err(Some(5)));
     assert_eq!(judge(6, &history).await, Err(Some(5)), "it is not recorded");
-    scene.record(5, "a", Stage::Leaving(None)).await;
+    scene.record(5, "a", Stage::Leaving).await;
     assert_eq!(judge(5, &history).await, Ok(()));
     scene.record(5, "a", Stage::Ended).await;
     assert_eq!(judge(5, &history).await, Err(Some(5)), "it has ended");

@@ -85,13 +85,13 @@ impl Task {
     async fn record(&mut self) {
         // Tokens of different tasks are often the same, and those of one task never.
         self.token += 1 + self.random.below(4);
-        let stage = match self.random.below(4) {
-            0 => Stage::Began,
-            1 => Stage::Leaving(None),
-            2 => Stage::Leaving(Some(id(&name(self.random.below(8) as usize)))),
-            _ => Stage::Ended,
+        let leader = name(self.number);
+        let term = match self.random.below(4) {
+            0 => term(self.token, &leader, Stage::Began),
+            1 => term(self.token, &leader, Stage::Leaving),
+            2 => choosing(self.token, &leader, &name(self.random.below(8) as usize)),
+            _ => term(self.token, &leader, Stage::Ended),
         };
-        let term = term(self.token, &name(self.number), stage);
         let recorded = self.scene.store.record(&self.scene.key, &term).await;
         let recorded = recorded.unwrap();
         match &recorded {
@@ -129,12 +129,11 @@ async fn hammer(place: &Place) {
         tasks = acts.into_iter().map(Result::unwrap).collect();
         let seen = scene.look().await;
         let entered = |number: &usize| tasks[*number].is_entered;
-        let chosen = match seen.term.as_ref().map(|term| &term.stage) {
-            Some(Stage::Leaving(Some(chosen))) => (0..TASKS)
-                .filter(entered)
-                .find(|at| name(*at) == chosen.as_str()),
-            _ => None,
-        };
+        let chosen = seen.term.as_ref().and_then(|term| term.chosen.as_ref());
+        let chosen = chosen.and_then(|chosen| {
+            let mut all = (0..TASKS).filter(entered);
+            all.find(|at| name(*at) == chosen.as_str())
+        });
         let next = chosen.or_else(|| (0..TASKS).find(entered));
         assert_eq!(seen.next, next.map(|at| id(&name(at))));
         // The next round begins near the last token.

@@ -48,10 +48,10 @@ async fn names_and_ranks(scene: &Scene) {
     expected.sort_unstable();
     for (_, _, name) in expected {
         assert_eq!(scene.look().await.next, Some(id(name)));
-        let stage = Stage::Leaving(Some(id(name)));
-        let recorded = scene.record(1, "leader", stage.clone()).await;
+        let term = choosing(1, "leader", name);
+        let recorded = scene.write(&term).await;
         assert!(matches!(recorded, Recorded::Written(_)), "{recorded:?}");
-        assert_eq!(scene.look().await.term, Some(term(1, "leader", stage)));
+        assert_eq!(scene.look().await.term, Some(term));
         let candidate = CandidateId::new(name).unwrap();
         scene.store.withdraw(&scene.key, &candidate).await.unwrap();
     }

@@ -100,7 +100,7 @@ async fn of_fifty_candidates_one_is_woken_for_each_change() {
     wait(of(0), None, seen, &woken);
     let token = held.token.0;
     of(0)
-        .record(token, &name(TERMS - 1), Stage::Leaving(Some(id(&name(40)))))
+        .write(&choosing(token, &name(TERMS - 1), &name(40)))
         .await;
     let mut last = [next(&mut wakes).await, next(&mut wakes).await];
     last.sort_unstable();
