@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylane_leader::store::CandidateId;
 use keylane_leader::{
-    Candidate, Career, ElectionStore, Elections, End, Event as Heard, Events, Office, Stop, Term,
+    Candidate, Career, ElectionStore, Elections, End, LeaderWatch, Office, Stop, Term,
 };
 use tokio::time::sleep;
 
@@ -91,7 +91,7 @@ impl Candidacy {
             .retry_after(REST, 4 * REST)
             .run(leader)
             .expect("a candidate");
-        tokio::spawn(hear(self.journal, office.events()));
+        tokio::spawn(hear(self.journal, office.leader()));
         let mut orders = orders();
         while let Some(order) = orders.recv().await {
             obey(&office, &order);
@@ -116,9 +116,9 @@ pub(super) fn hand_to(process: u32) -> String {
 }
 
 /// Records which leaders a candidate sees. It is one of their election then.
-async fn hear(journal: Journal, mut events: Events) {
-    while let Some(event) = events.next().await {
-        if let Heard::Leader(following) = event {
+async fn hear(journal: Journal, mut leaders: LeaderWatch) {
+    loop {
+        if let Some(following) = leaders.changed().await {
             Event::Sees.write(&journal, [following.token.0, 0, 0]);
         }
     }
