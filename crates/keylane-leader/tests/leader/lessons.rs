@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use keylane_leader::store::{ElectionStore, Stage};
-use keylane_leader::{Career, End, Stop, Term};
+use keylane_leader::{Career, End, LeaderWatch, Stop, Term};
 
 use crate::support::{Act, Faulty, Log, SECOND, Script, candidate, process, run};
 
@@ -102,19 +102,21 @@ async fn a_watcher_hears_that_nothing_leads() {
     let a = run(&here, "a", &log);
     log.until("a executes").await;
     let mut watch = there.watch("billing");
-    while watch.changed().await.is_none() {}
+    hears(&mut watch, true).await;
     a.close().await;
-    while watch.changed().await.is_some() {}
+    hears(&mut watch, false).await;
     // Also if the leader could not say that it leaves.
     let _a = run(&here, "a", &log);
-    while watch.changed().await.is_none() {}
-    store.change(|faults| faults.is_away = true);
-    tokio::time::sleep(10 * SECOND).await;
-    store.change(|faults| {
-        faults.is_away = false;
-        faults.renews_nothing = true;
-    });
-    while watch.changed().await.is_some() {}
+    hears(&mut watch, true).await;
+    store.change(|faults| faults.renews_nothing = true);
+    hears(&mut watch, false).await;
+}
+
+/// Waits until a watcher hears that something leads, or that nothing does.
+async fn hears(watch: &mut LeaderWatch, leads: bool) {
+    let hears = async { while watch.changed().await.is_some() != leads {} };
+    let heard = tokio::time::timeout(300 * SECOND, hears).await;
+    assert!(heard.is_ok(), "leads: {leads}, heard: {:?}", watch.leader());
 }
 
 /// Others forget the candidate that resigns, or leave its key behind, which elects nothing.
