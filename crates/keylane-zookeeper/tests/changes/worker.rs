@@ -11,7 +11,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 use crate::site::{FENCED, PLAIN, TICK, name};
 
 /// The session of a candidate.
-const SESSION: Duration = Duration::from_secs(2);
+pub(crate) const SESSION: Duration = Duration::from_secs(2);
 
 /// A session that outlives all faults.
 const LONG: Duration = Duration::from_secs(1_000);
