@@ -25,8 +25,8 @@ impl Gaps {
         self.of(|_| true).last().copied().unwrap_or_default()
     }
 
-    /// Returns those after such faults that are longer than this limit, if they are more than one in
-    /// a hundred. One is always allowed.
+    /// Returns those after such faults that are longer than this limit, if they are more than one
+    /// in a hundred. One is always allowed.
     pub fn late(&self, is_one: impl Fn(Fault) -> bool, limit: Duration) -> Vec<Duration> {
         let mut gaps = self.of(is_one);
         let allowed = (gaps.len() / 100).max(1);

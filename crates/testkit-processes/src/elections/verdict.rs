@@ -42,8 +42,8 @@ pub struct Verdict {
     pub not_handed_over: Vec<(Tenure, usize)>,
     /// Terms that were handed over and never inaugurated.
     pub not_inaugurated: Vec<Tenure>,
-    /// Terms that began although the leader was to stay: a candidate of a better rank had joined, or
-    /// its clock was set.
+    /// Terms that began although the leader was to stay: a candidate of a better rank had joined,
+    /// or its clock was set.
     pub preempted: Vec<Tenure>,
     /// Terms that began although the leader had left for another candidate.
     pub passed_over: Vec<Tenure>,
