@@ -13,7 +13,8 @@ use crate::program::find;
 const LIBRARY: &str = "/usr/$LIB/faketime/libfaketime.so.1";
 
 /// The clock of one process, mostly of a server. It begins as that of the machine, and a test can
-/// set it while the server runs. Its monotonic clock goes on unchanged, as when an operator sets the time.
+/// set it while the process runs. Its monotonic clock goes on unchanged, as when an operator sets
+/// the time.
 ///
 /// # Examples
 ///

@@ -80,7 +80,7 @@ fn worker() {
     };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let redis = Redis::at(&*address).unwrap();
+        let redis = Redis::at(&address).unwrap();
         let store = RedisElections::open(&redis, "jobs").unwrap();
         let elections = Elections::open(Arc::new(store)).unwrap();
         let office = Candidate::builder(&elections, "orders")
