@@ -16,12 +16,12 @@ use crate::store::{CandidateId, History};
 ///
 /// During a change two processes believe different things, so each phase has a rule:
 ///
-/// | method | when | may it act on what the leader owns? |
+/// | method | when | may it act? |
 /// | --- | --- | --- |
 /// | [`prepare`](Self::prepare) | the leader is leaving, and this candidate is next | no |
-/// | [`inaugurate`](Self::inaugurate) | the term is granted | yes, with the term's token |
-/// | [`execute`](Self::execute) | after `inaugurate` has returned `Ok` | yes, with the term's token |
-/// | [`hand_over`](Self::hand_over) | once after each `inaugurate` that has returned `Ok` | while [`Term::check`] returns `Ok` |
+/// | [`inaugurate`](Self::inaugurate) | the term is granted | with the term's token |
+/// | [`execute`](Self::execute) | after an `inaugurate` that returned `Ok` | with the term's token |
+/// | [`hand_over`](Self::hand_over) | once after each of those | while [`Term::check`] is `Ok` |
 ///
 /// `inaugurate` and `execute` are dropped before the term ends: another process may lead then.
 /// Tasks that they have spawned are not. A call that blocks its thread cannot be dropped.
@@ -107,8 +107,8 @@ pub trait Career: Send + 'static {
     /// returned `Ok`, also after a panic.
     ///
     /// In a voluntary change the term is still held: the successor begins when this has returned,
-    /// or after [`hand_over_limit`](crate::CandidateBuilder::hand_over_limit). After a loss, another
-    /// process may lead already: [`Term::check`] says so.
+    /// or after [`hand_over_limit`](crate::CandidateBuilder::hand_over_limit). After a loss,
+    /// another process may lead already: [`Term::check`] says so.
     fn hand_over(&mut self, term: &Term, why: End) -> impl Future<Output = ()> + Send;
 }
 

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::store::{ElectionStore, History};
-use crate::watching::LeaderWatch;
 
 /// How often the history of the store is looked at.
 const HISTORY_EVERY: Duration = Duration::from_secs(1);
@@ -70,11 +69,6 @@ impl Elections {
                 runtime,
             }),
         })
-    }
-
-    /// Follows an election without being a candidate, until the last clone of the watch is dropped.
-    pub fn watch(&self, election: impl AsRef<str>) -> LeaderWatch {
-        LeaderWatch::new(self, key_of(election.as_ref()))
     }
 
     /// Ends all terms, and grants no more. Close the candidates before: they hand over then.

@@ -116,8 +116,8 @@ impl CandidateBuilder {
         self
     }
 
-    /// Sets how long [`Career::inaugurate`] may take: 30 seconds by default. It is dropped then, and
-    /// the term is given back.
+    /// Sets how long [`Career::inaugurate`] may take: 30 seconds by default. It is dropped then,
+    /// and the term is given back.
     #[must_use]
     pub fn inaugurate_limit(mut self, limit: Duration) -> Self {
         self.settings.inaugurate_limit = limit;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::career::Following;
-use crate::elections::{CALL_LIMIT, Elections};
+use crate::elections::{CALL_LIMIT, Elections, key_of};
 use crate::store::{Election, Stage};
 
 /// The pause after a call that has failed.
@@ -21,6 +21,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Says who leads, as far as this process knows.
 #[derive(Clone, Debug)]
 pub struct LeaderWatch(watch::Receiver<Option<Following>>);
+
+impl Elections {
+    /// Follows an election without being a candidate, until the last clone of the watch is dropped.
+    pub fn watch(&self, election: impl AsRef<str>) -> LeaderWatch {
+        LeaderWatch::new(self, key_of(election.as_ref()))
+    }
+}
 
 impl LeaderWatch {
     pub(crate) fn new(elections: &Elections, key: Bytes) -> Self {

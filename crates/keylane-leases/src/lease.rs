@@ -132,8 +132,9 @@ impl Lease {
     /// key when this returns.
     ///
     /// The lease has ended here before the store is asked: [`check`](Self::check) returns
-    /// [`LeaseLost::Released`]. If the store cannot be reached, this returns all the same. The release is tried again in the
-    /// background until the lease has run out there, after its time to live.
+    /// [`LeaseLost::Released`]. If the store cannot be reached, this returns all the same. The
+    /// release is tried again in the background until the lease has run out there, after its time
+    /// to live.
     ///
     /// # Cancel safety
     ///

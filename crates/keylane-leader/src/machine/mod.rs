@@ -16,8 +16,8 @@
 //!                  Doubtful ─ lost, ends ──────┘
 //! ```
 //!
-//! After each input the task compares what the machine wants (`Wants`) with what is running: a phase
-//! of the career, and a call to the store. What is no longer wanted is dropped.
+//! After each input the task compares what the machine wants (`Wants`) with what is running: a
+//! phase of the career, and a call to the store. What is no longer wanted is dropped.
 
 mod input;
 #[cfg(test)]

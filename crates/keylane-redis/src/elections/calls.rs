@@ -86,7 +86,7 @@ mod tests {
         let empty = election(&nothing).expect("an election");
         assert_eq!((empty.holder, empty.term, empty.next), (None, None, None));
         let token = Token(u64::MAX);
-        let (held, term) = (token.to_string(), format!("{token}/a/ended"));
+        let (held, term) = (token.to_string(), format!("{token}/a/ended/"));
         let all = Value::Array(vec![bulk(&held), Value::Int(7), bulk(&term), bulk("b")]);
         let all = election(&all).expect("an election");
         let remaining = Duration::from_millis(7);
@@ -97,6 +97,7 @@ mod tests {
             token,
             leader,
             stage,
+            chosen: None,
         };
         assert_eq!(all.term, Some(ended));
         assert_eq!(all.next, CandidateId::new("b"));

@@ -296,6 +296,7 @@ mod tests {
                 token: Token(token),
                 leader: id("x"),
                 stage: Stage::Began,
+                chosen: None,
             }),
             next: next.map(id),
             revision: 0,

@@ -1,13 +1,14 @@
 //! Three servers, with proxies for each worker, and what leaders have written into them.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use keylane_testkit::scenario::until_async;
 use testkit_processes::elections::{Cut, Site, WORKERS, Write, Written};
 use testkit_servers::proxy::Proxy;
 use testkit_servers::zookeeper::Mode;
+use tokio::time::{sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 /// The tick of the servers.
@@ -51,16 +52,28 @@ impl Servers {
     /// The leader of the ensemble is in a minority, until the others have another one.
     async fn minority(&self, leader: usize) {
         self.servers.cut_off(leader);
-        until_async("the others have a leader", async || {
+        within_patience("the others have a leader", self.other_leads(leader)).await;
+        self.servers.rejoin(leader);
+    }
+
+    async fn other_leads(&self, leader: usize) {
+        loop {
             for at in (0..self.servers.servers()).filter(|at| *at != leader) {
                 if self.servers.mode(at).await == Some(Mode::Leader) {
-                    return true;
+                    return;
                 }
             }
-            false
-        })
-        .await;
-        self.servers.rejoin(leader);
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn leader(&self) -> usize {
+        loop {
+            if let Some(leader) = self.servers.leader().await {
+                return leader;
+            }
+            sleep(LOOK).await;
+        }
     }
 
     /// Each write is a node, in the order in which they were created.
@@ -80,6 +93,17 @@ impl Servers {
         found.sort_unstable();
         found.into_iter().map(|(_, write)| write).collect()
     }
+}
+
+/// How often the ensemble is asked what it is waited for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Longer than an ensemble takes to elect its leader.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+async fn within_patience<T>(what: &str, waits: impl Future<Output = T>) -> T {
+    let came = timeout(PATIENCE, waits).await;
+    came.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
 /// Returns the name of the node of a write.
@@ -109,11 +133,7 @@ impl Site for Servers {
 
     /// The leader of the ensemble is killed, and the next time it is in a minority.
     async fn restart(&self) {
-        until_async("the ensemble has a leader", async || {
-            self.servers.leader().await.is_some()
-        })
-        .await;
-        let leader = self.servers.leader().await.unwrap();
+        let leader = within_patience("the ensemble has a leader", self.leader()).await;
         if self
             .restarts
             .fetch_add(1, Ordering::Relaxed)

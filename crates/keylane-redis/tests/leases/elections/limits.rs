@@ -8,7 +8,7 @@ use keylane_leader::store::{Recorded, Stage};
 use keylane_testkit::scenario::until_async;
 use testkit_servers::{Redis, RedisKind};
 
-use super::{LONG, Place, elections, id, term};
+use super::{LONG, Place, choosing, elections, id, term};
 use crate::support::{each_kind, execute, new_namespace, own, shared};
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::Level;
 
-use super::{Place, elections, id};
+use super::{Place, choosing, elections, id};
 use crate::logs::Logs;
 use crate::support::{each_kind, execute, new_namespace, own, proxy, shared};
 

@@ -9,7 +9,7 @@ use keylane_leader::store::{Recorded, Stage, TermRecord, encode, replaces};
 use keylane_testkit::scenario::{Random, cases};
 use testkit_servers::MariaDb;
 
-use super::{LONG, Scene, id, term};
+use super::{LONG, Scene, choosing, id, term};
 use crate::support::{Kind, Place};
 
 const TASKS: usize = 8;
@@ -44,7 +44,7 @@ struct Task {
     token: u64,
     /// What it has recorded, and what was there.
     records: Vec<(TermRecord, Recorded)>,
-    seen: Option<(u64, u8)>,
+    seen: Option<(u64, Stage)>,
 }
 
 fn name(task: usize) -> String {
@@ -74,7 +74,7 @@ impl Task {
             }
             3 => {
                 let term = self.scene.look().await.term;
-                let seen = term.map(|term| (term.token.0, term.stage.order()));
+                let seen = term.map(|term| (term.token.0, term.stage));
                 assert!(self.seen <= seen, "{:?}, and then {seen:?}", self.seen);
                 self.seen = seen;
             }
@@ -173,7 +173,7 @@ fn check(records: &[(TermRecord, Recorded)], last: Option<TermRecord>) {
             }
             Recorded::Written(was) => {
                 let was = was.as_ref().unwrap();
-                assert!(was.token == new.token && was.stage.order() > new.stage.order());
+                assert!(was.token == new.token && was.stage > new.stage);
             }
         }
     }

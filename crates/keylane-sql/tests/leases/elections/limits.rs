@@ -7,7 +7,7 @@ use keylane_leader::ElectionStore;
 use keylane_leader::store::{CandidateId, Entry, Recorded, Stage};
 use keylane_sql::Database;
 
-use super::{LONG, Scene, id, term};
+use super::{LONG, Scene, choosing, id};
 use crate::support::{Kind, Place};
 
 #[tokio::test]

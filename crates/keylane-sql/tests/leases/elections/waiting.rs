@@ -10,7 +10,7 @@ use keylane_testkit::scenario::until_async;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{LONG, Scene, elections, id};
+use super::{LONG, Scene, choosing, elections, id};
 use crate::support::{Kind, Place};
 
 const CANDIDATES: usize = 50;
