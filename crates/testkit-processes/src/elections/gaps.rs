@@ -37,6 +37,11 @@ impl Gaps {
         }
     }
 
+    /// Returns what half of those after such faults do not exceed; zero if there are none.
+    pub fn half(&self, is_one: impl Fn(Fault) -> bool) -> Duration {
+        crate::verdict::quantile(&self.of(is_one), 50)
+    }
+
     /// Ascending.
     fn of(&self, is_one: impl Fn(Fault) -> bool) -> Vec<Duration> {
         let of = self.0.iter().filter(|(fault, _)| is_one(**fault));

@@ -80,13 +80,22 @@ fn one_late_successor_in_a_hundred_is_allowed() {
     assert_eq!([late(1), late(2)], [0, 2]);
 }
 
+/// Two resignations, and each time 2 s until there is a successor.
+const SLOW: &str = "1i7 0f3/7 1h7 2i8 0f5/8 2h8 1i9 1h9";
+
 #[test]
 #[should_panic(expected = "after a leader resigned: [2s, 2s]")]
 fn successors_that_come_late_are_found() {
-    let verdict = judged("1i7 0f3/7 1h7 2i8 0f5/8 2h8 1i9 1h9");
-    let (lost, resigned) = (Duration::ZERO, Duration::from_secs(1));
-    verdict.assert_prompt(lost, 2 * resigned);
-    verdict.assert_prompt(lost, resigned);
+    let (lost, resigned) = (Duration::ZERO, Duration::from_millis(199));
+    judged(SLOW).assert_prompt(lost, resigned);
+}
+
+#[test]
+#[should_panic(expected = "half after a leader resigned: 2s")]
+fn successors_that_come_late_half_of_the_time_are_found() {
+    let (lost, resigned) = (Duration::ZERO, Duration::from_secs(2));
+    judged(SLOW).assert_prompt(lost, resigned);
+    judged(SLOW).assert_prompt(lost, resigned - Duration::from_millis(1));
 }
 
 #[test]
