@@ -35,6 +35,8 @@ pub(crate) struct Caller {
     pub(crate) key: Bytes,
     pub(crate) entry: Entry,
     pub(crate) ttl: Duration,
+    /// For how long the candidate is entered.
+    pub(crate) entered_for: Duration,
 }
 
 /// What a candidate holds.
@@ -84,7 +86,7 @@ impl Caller {
 
     async fn look(&self) -> Result<Election, StoreError> {
         let store = self.elections.store();
-        within(store.enter(&self.key, &self.entry, self.ttl)).await
+        within(store.enter(&self.key, &self.entry, self.entered_for)).await
     }
 
     async fn watch(&self, seen: Option<Election>) -> Result<(), StoreError> {

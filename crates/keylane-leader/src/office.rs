@@ -154,11 +154,13 @@ impl CandidateBuilder {
     /// # Errors
     ///
     /// [`CandidateError`] for a setting that is out of range.
-    pub fn run(self, career: impl Career) -> Result<Office, CandidateError> {
+    pub fn run(mut self, career: impl Career) -> Result<Office, CandidateError> {
         self.settings.check()?;
         let Some(id) = CandidateId::new(self.id.clone()) else {
             return Err(CandidateError::Id(self.id));
         };
+        let every = self.elections.store().enter_every(self.settings.ttl);
+        self.settings.look_every = Some(every);
         let runtime = self.elections.runtime().clone();
         let (leader, seen) = watch::channel(None);
         let (events, _) = broadcast::channel(KEPT);
@@ -171,6 +173,7 @@ impl CandidateBuilder {
                 key: key_of(&self.election),
                 elections: self.elections,
                 ttl: self.settings.ttl,
+                entered_for: self.settings.entered_for(),
                 entry: Entry {
                     id: id.clone(),
                     rank: self.settings.rank,

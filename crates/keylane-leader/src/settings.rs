@@ -26,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) rank: u16,
     pub(crate) lost: Lost,
     pub(crate) ttl: Duration,
+    /// How often a candidate looks, and is entered again: a third of the time to live, unless set.
+    pub(crate) look_every: Option<Duration>,
     pub(crate) prepare_limit: Duration,
     pub(crate) inaugurate_limit: Duration,
     pub(crate) stop_limit: Duration,
@@ -40,6 +42,7 @@ impl Settings {
             rank: 100,
             lost: Lost::Fenced,
             ttl: Duration::from_secs(10),
+            look_every: None,
             prepare_limit: Duration::from_secs(10),
             inaugurate_limit: Duration::from_secs(30),
             stop_limit: Duration::from_secs(10),
@@ -68,7 +71,12 @@ impl Settings {
 
     /// Returns how often a candidate looks, and is entered again.
     pub(crate) fn look_every(&self) -> Duration {
-        self.ttl / 3
+        self.look_every.unwrap_or(self.ttl / 3)
+    }
+
+    /// Returns for how long a candidate is entered.
+    pub(crate) fn entered_for(&self) -> Duration {
+        self.ttl.max(self.look_every() * 3)
     }
 
     /// Returns the rest of a term below which it is doubtful. A renewal is due when a rest of 0.4

@@ -35,6 +35,9 @@ use crate::session::Session;
 /// How often a record that another one changes meanwhile is tried.
 const ROUNDS: usize = 20;
 
+/// How often a candidate looks although nothing has woken it.
+const ENTER_EVERY: Duration = Duration::from_secs(60);
+
 /// Elections on the same session as the leases.
 ///
 /// A candidate stays for its time to live, or, if this process has died, until its session ends.
@@ -66,6 +69,12 @@ impl ElectionStore for ZooKeeperLeases {
             Some(_) => Ok(view.election()),
             None => View::read(&session, key).await.map(|view| view.election()),
         }
+    }
+
+    /// The session says which candidates are there, and each is woken by what it waits for. So they
+    /// look by themselves once a minute.
+    fn enter_every(&self, ttl: Duration) -> Duration {
+        ENTER_EVERY.max(ttl / 3)
     }
 
     async fn look(&self, key: &Bytes) -> Result<Election, StoreError> {
