@@ -34,7 +34,11 @@ const ALONE: &str = "tests/memory";
 /// What is linted, documented, built and tested: all members, in one build. With any other choice
 /// of members or features, cargo builds their dependencies again. Not `--all-features`:
 /// `tls-vendored` and `gssapi` of keylane-kafka need what `setup` does not install.
-const WORKSPACE: &[&str] = &["--workspace", "--features", "handler,metrics,spool,tls"];
+const WORKSPACE: &[&str] = &[
+    "--workspace",
+    "--features",
+    "consume,handler,metrics,spool,tls",
+];
 
 /// The tests of memory, in a build without `metrics`, which takes more for each message. All other
 /// features stay as they are in `WORKSPACE`, so that the dependencies are not built again.
@@ -43,7 +47,7 @@ const MEMORY: &[&str] = &[
     "--exclude",
     "http_orders",
     "--features",
-    "handler,spool,tls",
+    "consume,handler,spool,tls",
     "--test",
     "memory",
 ];
