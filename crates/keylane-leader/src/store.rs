@@ -47,8 +47,8 @@ pub trait ElectionStore: LeaseStore {
     /// Returns how often a candidate enters again, for a term with this time to live. It is entered
     /// for three times as long, or for `ttl` if that is longer.
     ///
-    /// By default a third of `ttl`, as a store needs whose candidates run out. A store that knows by
-    /// sessions which candidates are there returns more: each entry costs it a read.
+    /// By default a third of `ttl`, as a store needs whose candidates run out. A store that knows
+    /// by sessions which candidates are there returns more: each entry costs it a read.
     fn enter_every(&self, ttl: Duration) -> Duration {
         ttl / 3
     }
