@@ -73,6 +73,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane-lanes",
     "-p",
+    "keylane-leader",
+    "-p",
     "keylane-leases",
     "-p",
     "keylane-queue",

@@ -309,7 +309,8 @@ async fn done_without_rights(kind: Kind) {
     until(SOON, is_seen).await;
     service.accept(12..24).await;
     sleep(Duration::from_secs(4)).await;
-    assert!(is_seen(), "{:?}", worker.stats());
+    // Between two tries it runs for a moment.
+    until(SOON, is_seen).await;
     let tries = worker.stats().restarts;
     service.grant("delete", "keylane_messages").await;
     service.owner.is_empty_within(SOON).await;
