@@ -144,7 +144,7 @@ impl Scene {
         recorded.unwrap_or_else(|error| panic!("not recorded: {error}"))
     }
 
-    /// Waits for a change in the background. Check first that the change wakes nobody too early.
+    /// Waits for a change, in whichever task polls it.
     fn changed(
         &self,
         name: Option<&str>,

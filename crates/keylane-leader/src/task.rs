@@ -197,10 +197,9 @@ impl Task {
             }
             Answer::Changed(Ok(())) => Input::Changed,
             Answer::Acquired(Ok((lease, history))) => {
-                let until = lease.held_until().unwrap_or_else(Instant::now);
                 self.holding = Holding::Lease(lease, history);
                 self.is_loss_reported = false;
-                Input::Granted(until)
+                Input::Granted
             }
             // Another candidate was faster: no failure of the store.
             Answer::Acquired(Err(AcquireError::Taken { .. })) => Input::CallFailed,

@@ -264,8 +264,8 @@ impl Session {
     }
 }
 
-/// Removes what has run out, until the session is over. A lease that nobody renews must not last as
-/// long as the session: its request may have been dropped before the answer came.
+/// Removes what has run out, until the session is over. A lease that is not renewed must not
+/// last as long as the session: its request may have been dropped before the answer came.
 pub(crate) async fn sweep(session: Weak<Session>) {
     loop {
         let Some(alive) = session.upgrade().filter(|session| session.is_alive()) else {

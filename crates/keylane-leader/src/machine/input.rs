@@ -17,8 +17,8 @@ pub(crate) enum Input {
     CallFailed,
     /// The election is no longer as it was seen.
     Changed,
-    /// The lease of the term is granted, and held until then.
-    Granted(Instant),
+    /// The lease of the term is granted.
+    Granted,
     /// The term is recorded. How did the one before it end?
     Began(Succession),
     /// A phase of the career has ended by itself.

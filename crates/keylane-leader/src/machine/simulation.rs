@@ -434,7 +434,7 @@ impl World {
                     renew_at,
                 });
                 runner.is_loss_reported = false;
-                Some(Input::Granted(until))
+                Some(Input::Granted)
             }
             (Call::Begin, Some(Reply::Recorded(Recorded::Written(was)))) => {
                 let is_orderly = was.is_none_or(|was| was.stage == Stage::Ended);

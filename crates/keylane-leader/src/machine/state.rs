@@ -224,7 +224,7 @@ impl Machine {
             (Standing::Resting(at) | Standing::Watching(at), Input::Tick) if at <= now => {
                 Standing::Looking
             }
-            (Standing::Asking, Input::Granted(_)) => {
+            (Standing::Asking, Input::Granted) => {
                 self.is_prepared = false;
                 return State::Inaugurating(Taking::Recording);
             }

@@ -35,7 +35,7 @@ fn inputs(now: Instant) -> Vec<(&'static str, Input, Duration)> {
         ("looked: next, leaving", sight(true, true, true), soon),
         ("call failed", Input::CallFailed, soon),
         ("changed", Input::Changed, soon),
-        ("granted", Input::Granted(now + late), soon),
+        ("granted", Input::Granted, soon),
         ("began, orderly", Input::Began(Succession::Orderly), soon),
         ("began, lost", Input::Began(Succession::Lost), soon),
         ("phase ok", Input::PhaseEnded(Outcome::Ok), soon),

@@ -96,7 +96,7 @@ async fn of_fifty_candidates_one_is_woken_for_each_change() {
     let gone = id(&name(30));
     of(0).store.withdraw(&of(0).key, &gone).await.unwrap();
     let seen = of(0).look().await;
-    // Whoever watches hears of a stage.
+    // A watcher hears of a stage.
     wait(of(0), None, seen, &woken);
     let token = held.token.0;
     of(0)
