@@ -11,6 +11,11 @@ use crate::session::{Options, Server};
 
 /// A database: PostgreSQL, MySQL or MariaDB. It is cheap to clone.
 ///
+/// It works in every runtime, also after the one that connected has ended. Each connection belongs
+/// to the runtime that opened it. When that runtime has ended, a call may find one of its
+/// connections and fail with [`ErrorKind::Unreachable`](crate::error::ErrorKind::Unreachable); the
+/// next call gets another one.
+///
 /// # Examples
 ///
 /// ```no_run
