@@ -278,9 +278,9 @@ async fn a_coalesced_message_expires_with_those_it_stands_for() {
     assert_eq!(
         words,
         [
-            "Err(Merged { handled: false })",
-            "Err(Merged { handled: false })",
-            "Err(Expired(..))"
+            "Err(merged into a message of its key, which was not handled (Merged))",
+            "Err(merged into a message of its key, which was not handled (Merged))",
+            "Err(expired before it could be started or retried (Expired))"
         ]
     );
     assert_eq!(

@@ -26,7 +26,9 @@ const OPERATIONS: [Operation; 5] = [Resume, Skip, Replace, Purge, RetryNow];
 /// What it answers, and what becomes of messages 1 and 2.
 fn expected(state: State, operation: Operation) -> (String, [&'static str; 2]) {
     let said = |what: &str, words| (what.to_owned(), words);
-    let (done, refused) = (["done"; 2], "NotHalted(..)");
+    let done = ["done"; 2];
+    let refused = "the lane of this key is not waiting for this decision (NotHalted)";
+    let in_flight = "the head of the lane is in flight, or about to be (InFlight)";
     // What happens to them if nothing is decided.
     let anyway = match state {
         State::Refused => ["dead-lettered", "done"],
@@ -37,7 +39,7 @@ fn expected(state: State, operation: Operation) -> (String, [&'static str; 2]) {
         (State::Ready | State::Running, Purge) => said("1", ["done", "purged"]),
         (_, Purge) => said("2", ["purged"; 2]),
 
-        (State::Ready | State::Running, Skip | Replace | RetryNow) => said("InFlight(..)", done),
+        (State::Ready | State::Running, Skip | Replace | RetryNow) => said(in_flight, done),
         (State::Absent, _) => said(refused, done),
         (State::PausedEmpty, Skip | Replace | RetryNow) => said(refused, done),
 

@@ -5,4 +5,5 @@
     reason = "a test fails by panicking, in its helpers too"
 )]
 
+mod errors;
 mod table;

@@ -70,7 +70,7 @@ impl fmt::Display for ErrorKind {
 /// assert_eq!(error.setting(), "lease");
 /// assert_eq!(error.to_string(), "`lease` must not be zero");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     setting: Cow<'static, str>,
     why: Cow<'static, str>,
@@ -103,5 +103,7 @@ impl fmt::Display for ConfigError {
         write!(f, "`{setting}` {why}")
     }
 }
+
+keylane_rt::text_in_debug! { ConfigError }
 
 impl Error for ConfigError {}

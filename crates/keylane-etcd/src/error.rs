@@ -3,6 +3,7 @@
 use etcd_client::Error as ClientError;
 use keylane_connector::ErrorKind;
 use keylane_leases::error::StoreError;
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// The code of a status: its numbers are those of gRPC. The client does not name the type.
@@ -12,7 +13,7 @@ const RESOURCE_EXHAUSTED: i32 = 8;
 const UNAUTHENTICATED: i32 = 16;
 
 /// An error of etcd, or of the connection to it.
-#[derive(Debug, Clone, Error)]
+#[derive(Clone, Error)]
 #[error("{kind}: {message}")]
 pub struct EtcdError {
     kind: ErrorKind,
@@ -20,6 +21,8 @@ pub struct EtcdError {
     breaks_connection: bool,
     is_lease_missing: bool,
 }
+
+text_in_debug! { EtcdError }
 
 impl EtcdError {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {

@@ -1,9 +1,9 @@
 //! Errors, one small type for each operation. Each says what to do.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 pub use keylane_disk::Displacement;
@@ -13,7 +13,7 @@ pub use crate::limits::LimitError;
 /// The reason why an inbox was not opened. Nothing was changed, and no damage was read as an empty
 /// inbox.
 #[non_exhaustive]
-#[derive(Error, Debug)]
+#[derive(Error)]
 pub enum OpenError {
     /// This setting must not be zero.
     #[error("`{0}` must not be zero")]
@@ -135,6 +135,12 @@ pub enum OpenError {
     },
 }
 
+text_in_debug! {
+    OpenError:
+    Zero, TooLarge, Unnamed, NotADirectory, Locked, ReadOnly, NoSpace, Newer, Missing, Foreign,
+    Damaged, Behind, OtherHistory, Io
+}
+
 impl OpenError {
     /// Sorts the error of a file by what its user can do.
     pub(crate) fn of(path: impl Into<PathBuf>, error: io::Error) -> Self {
@@ -155,7 +161,7 @@ impl OpenError {
 /// [`may_be_stored`](Self::may_be_stored) says whether the data may be in the store in spite of the
 /// error: a disk that fails, or a server that stops answering, does not tell.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum StoreError {
     /// The inbox was closed.
     #[error("the inbox is closed")]
@@ -222,6 +228,8 @@ pub enum StoreError {
     },
 }
 
+text_in_debug! { StoreError: Closed, NotCommitted, Unavailable, Displaced, Server, Damaged }
+
 impl StoreError {
     /// Returns whether the data may be in the store in spite of the error.
     pub fn may_be_stored(&self) -> bool {
@@ -246,6 +254,8 @@ pub enum AcceptError<M> {
     Store(StoreError, M),
 }
 
+text_in_debug! { AcceptError<M>: Limit, Store }
+
 impl<M> AcceptError<M> {
     /// Returns the messages that were not accepted.
     pub fn into_inner(self) -> M {
@@ -259,16 +269,6 @@ impl<M> AcceptError<M> {
         match self {
             Self::Limit(error, messages) => AcceptError::Limit(error, change(messages)),
             Self::Store(error, messages) => AcceptError::Store(error, change(messages)),
-        }
-    }
-}
-
-// The messages belong to the user: they are not shown.
-impl<M> fmt::Debug for AcceptError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Limit(error, _) => f.debug_tuple("Limit").field(error).finish_non_exhaustive(),
-            Self::Store(error, _) => f.debug_tuple("Store").field(error).finish_non_exhaustive(),
         }
     }
 }

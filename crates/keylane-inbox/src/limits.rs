@@ -1,5 +1,6 @@
 //! The limits of a message.
 
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 use crate::message::{MessageId, NewMessage};
@@ -114,7 +115,7 @@ pub fn check(messages: &[NewMessage]) -> Result<(), LimitError> {
 
 /// The limit that a message exceeds. No message of its call was stored.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum LimitError {
     /// A part of a message is too large.
     #[error(
@@ -162,6 +163,8 @@ pub enum LimitError {
         limit: usize,
     },
 }
+
+text_in_debug! { LimitError: TooLarge, Headers, EmptyId, Messages, Bytes }
 
 #[cfg(test)]
 mod tests {

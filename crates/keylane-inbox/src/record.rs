@@ -19,6 +19,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 use crate::message::{Header, MessageId, NewMessage, StoredMessage};
@@ -32,7 +33,7 @@ const HEADERS: u8 = 4;
 
 /// The reason why bytes are not a record.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// It ends too early, or a part claims to be longer than the record.
     #[error("the record is cut short")]
@@ -49,6 +50,8 @@ pub enum DecodeError {
     #[error("the layout of the record is unknown")]
     Layout,
 }
+
+text_in_debug! { DecodeError: Short, Version, Checksum, Layout }
 
 /// Returns how many bytes [`encode`] will fill.
 pub(crate) fn encoded_len(message: &NewMessage) -> usize {

@@ -1,6 +1,7 @@
 //! The errors of a source, and of building a source or a producer.
 
 use keylane_connector::ConfigError;
+use keylane_rt::text_in_debug;
 use rdkafka::error::KafkaError;
 use thiserror::Error;
 
@@ -11,7 +12,7 @@ use thiserror::Error;
 /// yourself, the value is the [`source`](std::error::Error::source) of the
 /// [`SourceError`](keylane::source::SourceError).
 #[non_exhaustive]
-#[derive(Error, Clone, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum KafkaSourceError {
     /// Two processes are static members with the same name. In the classic protocol the brokers
     /// take the partitions from the first one, and in the new one they refuse the second one. The
@@ -35,6 +36,8 @@ pub enum KafkaSourceError {
         topic: String,
     },
 }
+
+text_in_debug! { KafkaSourceError: NameTaken, NoTopic }
 
 pub(crate) fn no_brokers() -> ConfigError {
     ConfigError::new(

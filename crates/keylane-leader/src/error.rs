@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use keylane_leases::{LONGEST_TTL, SHORTEST_TTL};
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 pub use keylane_leases::error::{LeaseLost, OpenError, StoreError};
 
 /// The reason why a candidate could not be started.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum CandidateError {
     /// The time to live is shorter than 100 milliseconds or longer than a day.
     #[error(
@@ -24,9 +25,11 @@ pub enum CandidateError {
     Id(String),
 }
 
+text_in_debug! { CandidateError: Ttl, Zero, Id }
+
 /// A command to an [`Office`](crate::Office) that has no effect.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum CommandError {
     /// The candidate does not lead.
     #[error("the candidate does not lead")]
@@ -35,3 +38,5 @@ pub enum CommandError {
     #[error("the candidate is over")]
     Over,
 }
+
+text_in_debug! { CommandError: NotLeading, Over }

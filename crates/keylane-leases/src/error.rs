@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 use crate::ttl::{LONGEST_TTL, SHORTEST_TTL};
 
 /// The reason why leases could not be opened.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum OpenError {
     /// `Leases::open` was called outside a Tokio runtime.
     #[error("no Tokio runtime here: call `open` inside one, for example under `#[tokio::main]`")]
@@ -22,9 +23,11 @@ pub enum OpenError {
     Zero(&'static str),
 }
 
+text_in_debug! { OpenError: NoRuntime, NoTimers, Zero }
+
 /// The reason why there is no lease.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone)]
+#[derive(Error, Clone)]
 pub enum AcquireError {
     /// Another holder has the lease, in this process or in another one.
     #[error("another holder has the lease for {remaining:?}, or longer if it is renewed")]
@@ -48,9 +51,11 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
+text_in_debug! { AcquireError: Taken, Full, Ttl, Closed, Store }
+
 /// The reason why a lease is no longer held.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseLost {
     /// It has run out: the store was not reached in time to renew it, or this process was paused.
     #[error("the lease has run out")]
@@ -66,10 +71,14 @@ pub enum LeaseLost {
     Closed,
 }
 
+text_in_debug! { LeaseLost: RanOut, Released, TakenOver, Closed }
+
 /// An error of a store.
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 #[error("the lease store failed: {0}")]
 pub struct StoreError(Arc<str>);
+
+text_in_debug! { StoreError }
 
 impl StoreError {
     /// Creates an error with this text. It appears in logs: never put a password into it.

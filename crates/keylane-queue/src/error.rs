@@ -1,12 +1,11 @@
 //! The errors of a queue, one small type per operation.
 
-use std::fmt;
-
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// The reason why a queue could not be started.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum SpawnError {
     /// `spawn` was called outside a Tokio runtime.
     #[error("no Tokio runtime here: call `spawn` inside one, for example under `#[tokio::main]`")]
@@ -25,6 +24,8 @@ pub enum SpawnError {
     Shards(usize),
 }
 
+text_in_debug! { SpawnError: NoRuntime, NoTimers, Zero, TooLarge, Shards }
+
 /// The reason why a message was not accepted. The message comes back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum EnqueueError<M> {
     #[error("the queue is closed")]
     Closed(M),
 }
+
+text_in_debug! { EnqueueError<M>: LaneFull, Closed }
 
 impl<M> EnqueueError<M> {
     /// Returns the message that was not accepted.
@@ -61,6 +64,8 @@ pub enum TryEnqueueError<M> {
     Closed(M),
 }
 
+text_in_debug! { TryEnqueueError<M>: Full, LaneFull, Closed }
+
 impl<M> TryEnqueueError<M> {
     /// Returns the message that was not accepted.
     pub fn into_inner(self) -> M {
@@ -79,29 +84,9 @@ impl<M> From<EnqueueError<M>> for TryEnqueueError<M> {
     }
 }
 
-// The message is the user's: it is not shown, and need not be `Debug`.
-impl<M> fmt::Debug for EnqueueError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LaneFull(_) => "LaneFull(..)",
-            Self::Closed(_) => "Closed(..)",
-        })
-    }
-}
-
-impl<M> fmt::Debug for TryEnqueueError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "Full(..)",
-            Self::LaneFull(_) => "LaneFull(..)",
-            Self::Closed(_) => "Closed(..)",
-        })
-    }
-}
-
 /// The reason why no message was leased at once.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryDequeueError {
     /// No message can be leased now: there is none, or every key that has one is leased or delayed.
     #[error("no message can be leased now")]
@@ -111,9 +96,11 @@ pub enum TryDequeueError {
     Closed,
 }
 
+text_in_debug! { TryDequeueError: Empty, Closed }
+
 /// The reason why a lease was not ended or extended.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseError {
     /// The lease has expired, so its message went back to the head of its key: another worker may
     /// have it, or may have completed it. The result of this worker does not count.
@@ -126,3 +113,5 @@ pub enum LeaseError {
     #[error("a lease cannot be extended by more than a year")]
     TooLong,
 }
+
+text_in_debug! { LeaseError: Expired, Zero, TooLong }

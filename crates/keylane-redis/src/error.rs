@@ -1,16 +1,19 @@
 //! The errors of this crate. None of them shows a password.
 
 use keylane_connector::ErrorKind;
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// An error of a server, or of the connection to it.
-#[derive(Debug, Clone, Error)]
+#[derive(Clone, Error)]
 #[error("{kind}: {message}")]
 pub struct RedisError {
     kind: ErrorKind,
     message: String,
     connection: Connection,
 }
+
+text_in_debug! { RedisError }
 
 /// What an error says about the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

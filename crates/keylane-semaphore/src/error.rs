@@ -1,12 +1,11 @@
 //! The errors of a keyed semaphore, one small type per operation.
 
-use std::fmt;
-
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// The reason why a semaphore could not be built. Each variant names the setting to change.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum SettingError {
     /// This setting must be at least one.
     #[error("`{0}` must not be zero")]
@@ -19,10 +18,14 @@ pub enum SettingError {
     Shards(usize),
 }
 
+text_in_debug! { SettingError: Zero, TooLarge, Shards }
+
 /// The semaphore is closed.
-#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 #[error("the semaphore is closed")]
 pub struct Closed;
+
+text_in_debug! { Closed }
 
 /// The reason why [`acquire`](super::KeyedSemaphore::acquire) gave no permit. The key comes back.
 #[non_exhaustive]
@@ -35,6 +38,8 @@ pub enum AcquireError<K> {
     #[error("the semaphore is closed")]
     Closed(K),
 }
+
+text_in_debug! { AcquireError<K>: LaneFull, Closed }
 
 /// The reason why [`try_acquire`](super::KeyedSemaphore::try_acquire) gave no permit. The key comes
 /// back.
@@ -49,9 +54,11 @@ pub enum TryAcquireError<K> {
     Closed(K),
 }
 
+text_in_debug! { TryAcquireError<K>: NoPermits, Closed }
+
 /// The reason why [`try_reserve`](super::KeyedSemaphore::try_reserve) gave no reservation.
 #[non_exhaustive]
-#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryReserveError {
     /// The capacity is used up, or other callers wait for it already.
     #[error("the semaphore is at its capacity")]
@@ -60,6 +67,8 @@ pub enum TryReserveError {
     #[error("the semaphore is closed")]
     Closed,
 }
+
+text_in_debug! { TryReserveError: Full, Closed }
 
 impl<K> AcquireError<K> {
     /// Returns the key for which there is no permit.
@@ -76,24 +85,5 @@ impl<K> TryAcquireError<K> {
         match self {
             Self::NoPermits(key) | Self::Closed(key) => key,
         }
-    }
-}
-
-// The key is the user's: it is not shown, and need not implement `Debug`.
-impl<K> fmt::Debug for AcquireError<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::LaneFull(_) => "LaneFull(..)",
-            Self::Closed(_) => "Closed(..)",
-        })
-    }
-}
-
-impl<K> fmt::Debug for TryAcquireError<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoPermits(_) => "NoPermits(..)",
-            Self::Closed(_) => "Closed(..)",
-        })
     }
 }

@@ -9,10 +9,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
 ///
 /// After a failure the driver opens the source again: all its generations are over then. A source
 /// that can mend a fault by itself, for example with a new connection, does so and reports nothing.
-#[derive(Debug)]
 pub struct SourceError(Kind);
 
-#[derive(Debug)]
 enum Kind {
     Failed(BoxError),
     Unsupported(&'static str),
@@ -58,6 +56,8 @@ impl fmt::Display for SourceError {
         }
     }
 }
+
+keylane_rt::text_in_debug! { SourceError }
 
 impl std::error::Error for SourceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -7,7 +7,7 @@ use crate::LetterCause;
 
 /// The reason why an attempt did not succeed.
 #[non_exhaustive]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Failure<E> {
     /// The handler answered with this error.
     Error(E),
@@ -39,6 +39,12 @@ pub enum Failure<E> {
     /// The lease of its key was lost, and the attempt was dropped. It is not counted: the message
     /// waits until the lease is held again.
     LeaseLost,
+}
+
+keylane_rt::text_in_debug! {
+    Failure<E: fmt::Debug>:
+    Error, Panicked, TimedOut, LaneFull, Gap, NotRecorded, NoAnswer, WithBatch, Skipped, Revoked,
+    Crashed, LeaseLost
 }
 
 impl<E> Failure<E> {

@@ -21,6 +21,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 use tokio::time::Instant;
 
@@ -161,7 +162,7 @@ pub trait LaneLease: Send + 'static {
 }
 
 /// The reason why there is no lease.
-#[derive(Error, Debug)]
+#[derive(Error)]
 pub enum LaneLeaseError {
     /// No lease is granted any more. Messages wait until the dispatcher ends, and are handed back
     /// then.
@@ -171,3 +172,5 @@ pub enum LaneLeaseError {
     #[error(transparent)]
     Failed(#[from] BoxError),
 }
+
+text_in_debug! { LaneLeaseError: Closed, Failed }

@@ -1,7 +1,6 @@
 //! Errors, one small type for each operation. A push gives its message back.
 
-use std::fmt;
-
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 use super::journal::DiskError;
@@ -29,6 +28,8 @@ pub enum PushError {
     Disk(Message, DiskError),
 }
 
+text_in_debug! { PushError: Full, Closed, TooLarge, Disk }
+
 impl PushError {
     /// Returns the message that was not accepted.
     pub fn into_inner(self) -> Message {
@@ -41,22 +42,10 @@ impl PushError {
     }
 }
 
-// The message belongs to the user: it is not shown.
-impl fmt::Debug for PushError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Full(_) => f.write_str("Full(..)"),
-            Self::Closed(_) => f.write_str("Closed(..)"),
-            Self::TooLarge(_) => f.write_str("TooLarge(..)"),
-            Self::Disk(_, error) => f.debug_tuple("Disk").field(error).finish(),
-        }
-    }
-}
-
 /// The reason why a spool could not be opened. Each variant names the setting or the file to
 /// change.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone)]
+#[derive(Error, Clone)]
 pub enum OpenError {
     /// `open` was polled outside a Tokio runtime.
     #[error("no Tokio runtime here: call `open` inside one, for example under `#[tokio::main]`")]
@@ -83,9 +72,11 @@ pub enum OpenError {
     Disk(#[from] DiskError),
 }
 
+text_in_debug! { OpenError: NoRuntime, NoTimers, Zero, Needs, Memory, Disk }
+
 /// The reason why not all messages that were accepted before the flush are delivered.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum FlushError {
     /// All remaining messages wait behind messages that the sink has refused, for
     /// [`Spool::resume`](super::Spool::resume) or [`Spool::skip`](super::Spool::skip).
@@ -98,3 +89,5 @@ pub enum FlushError {
     #[error("the spool ended before everything was delivered")]
     Closed,
 }
+
+text_in_debug! { FlushError: Halted, Closed }

@@ -2,13 +2,14 @@
 
 pub use keylane_connector::ErrorKind;
 use keylane_leases::Token;
+use keylane_rt::text_in_debug;
 use sqlx::error::DatabaseError;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 use thiserror::Error;
 
 /// A name that is not valid.
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 #[error(
     "{name:?} is not a valid name for tables: use A-Z, a-z, 0-9 and _, do not begin with a \
      digit, and use at most {most} bytes"
@@ -18,9 +19,11 @@ pub struct NameError {
     pub(crate) most: usize,
 }
 
+text_in_debug! { NameError }
+
 /// The reason why the tables cannot be used.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone)]
+#[derive(Error, Clone)]
 pub enum OpenError {
     /// A newer version of this crate made the tables.
     #[error(
@@ -58,8 +61,10 @@ pub enum OpenError {
     Sql(#[from] SqlError),
 }
 
+text_in_debug! { OpenError: Newer, Older, Setting, SharedSessions, Sql }
+
 /// A variable of a session with a value that cannot be used.
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 #[error(
     "the sessions of this pool have {variable} = {value:?}: {why} when a connection is made \
      (`after_connect`), or use `Database::connect`, which does that"
@@ -69,6 +74,8 @@ pub struct SettingError {
     pub(crate) value: String,
     pub(crate) why: &'static str,
 }
+
+text_in_debug! { SettingError }
 
 impl SettingError {
     /// Returns the name of the variable.
@@ -91,7 +98,7 @@ fn older(found: u32, needed: u32) -> String {
 
 /// The reason why the transaction of a handler was not committed.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone)]
+#[derive(Error, Clone)]
 pub enum CommitError {
     /// The claim has ended, and nothing was committed: another worker handles the message.
     #[error(
@@ -104,9 +111,11 @@ pub enum CommitError {
     Sql(#[from] SqlError),
 }
 
+text_in_debug! { CommitError: Lost, Sql }
+
 /// The reason why a transaction may not write for a term.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone)]
+#[derive(Error, Clone)]
 pub enum FenceError {
     /// Another term is the last one of the election, or the term has ended, or the database has
     /// another history: nothing may be written.
@@ -123,6 +132,8 @@ pub enum FenceError {
     Sql(#[from] SqlError),
 }
 
+text_in_debug! { FenceError: Fenced, Sql }
+
 fn fenced(token: Token, last: Option<Token>) -> String {
     let last = last.map_or("none".to_owned(), |last| last.to_string());
     format!(
@@ -132,12 +143,14 @@ fn fenced(token: Token, last: Option<Token>) -> String {
 }
 
 /// An error of the database, or of the connection to it.
-#[derive(Debug, Clone, Error)]
+#[derive(Clone, Error)]
 #[error("{kind}: {message}")]
 pub struct SqlError {
     kind: ErrorKind,
     message: String,
 }
+
+text_in_debug! { SqlError }
 
 impl SqlError {
     pub(crate) fn address(scheme: &str) -> Self {

@@ -22,14 +22,18 @@ pub enum Error<E> {
 }
 
 /// The lane of this key is full: [`Error::LaneFull`] in a box.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests of this key are waiting")]
 pub struct LaneFull;
 
+keylane_rt::text_in_debug! { LaneFull }
+
 /// The semaphore of the layer is closed: [`Error::Closed`] in a box.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no more requests are accepted")]
 pub struct Closed;
+
+keylane_rt::text_in_debug! { Closed }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

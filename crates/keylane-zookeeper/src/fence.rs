@@ -5,6 +5,7 @@ use std::future::Future;
 use bytes::Bytes;
 use keylane_leases::Token;
 use keylane_leases::error::StoreError;
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 use zookeeper_client::{CreateMode, Error as ClientError, MultiWriteError, MultiWriter};
 
@@ -14,7 +15,7 @@ use crate::session::Session;
 
 /// The reason why a fenced write was not done.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum FencedError {
     /// The lease is no longer held under this token: it was released, has run out, or was granted
     /// anew. Nothing was written. Stop writing.
@@ -33,9 +34,11 @@ pub enum FencedError {
     Unknown(#[from] StoreError),
 }
 
+text_in_debug! { FencedError: NotHeld, Refused, Unknown }
+
 /// Why ZooKeeper has refused an operation.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// The node, or the one that it is to be below, does not exist.
     #[error("there is no such node, or none that it is below")]
@@ -53,6 +56,8 @@ pub enum Refusal {
     #[error("{0}")]
     Other(String),
 }
+
+text_in_debug! { Refusal: NoNode, NodeExists, Version, NotEmpty, Other }
 
 /// Operations on any nodes of the servers, which are done together, and only while a lease is held:
 /// made by [`ZooKeeperLeases::fenced`].

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 #[doc(inline)]
@@ -27,6 +28,8 @@ pub enum SendError<M> {
     #[error("the time of the message is too far in the future")]
     TooFar(M),
 }
+
+text_in_debug! { SendError<M>: Closed, LaneFull, TooLarge, TooFar }
 
 impl<M> SendError<M> {
     /// Returns the message that was not accepted.
@@ -61,6 +64,8 @@ pub enum TrySendError<M> {
     Closed(M),
 }
 
+text_in_debug! { TrySendError<M>: Full, LaneFull, TooLarge, TooFar, Closed }
+
 impl<M> TrySendError<M> {
     /// Returns the message that was not accepted.
     pub fn into_inner(self) -> M {
@@ -85,38 +90,16 @@ impl<M> From<SendError<M>> for TrySendError<M> {
     }
 }
 
-// The message is the user's: it is not shown, and need not be showable.
-impl<M> fmt::Debug for SendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed(_) => "Closed(..)",
-            Self::LaneFull(_) => "LaneFull(..)",
-            Self::TooLarge(_) => "TooLarge(..)",
-            Self::TooFar(_) => "TooFar(..)",
-        })
-    }
-}
-
-impl<M> fmt::Debug for TrySendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "Full(..)",
-            Self::LaneFull(_) => "LaneFull(..)",
-            Self::TooLarge(_) => "TooLarge(..)",
-            Self::TooFar(_) => "TooFar(..)",
-            Self::Closed(_) => "Closed(..)",
-        })
-    }
-}
-
 /// No room can be reserved: the dispatcher takes no more messages.
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 #[error("the dispatcher is closed")]
 pub struct ReserveError;
 
+text_in_debug! { ReserveError }
+
 /// The reason why the number of lanes did not change.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeError {
     /// There must be at least one lane.
     #[error("there must be at least one lane")]
@@ -128,6 +111,8 @@ pub enum ResizeError {
     #[error("the dispatcher is closed")]
     Closed,
 }
+
+text_in_debug! { ResizeError: Zero, TooMany, Closed }
 
 /// The reason why a submitted message has no answer.
 #[non_exhaustive]
@@ -191,28 +176,6 @@ impl<M, E> ReceiptError<M, E> {
     }
 }
 
-impl<M, E: fmt::Debug> fmt::Debug for ReceiptError<M, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(failure) => f.debug_tuple("Failed").field(failure).finish(),
-            Self::DeadLettered(failure) => f.debug_tuple("DeadLettered").field(failure).finish(),
-            Self::HandedBack { attempts, .. } => f
-                .debug_struct("HandedBack")
-                .field("attempts", attempts)
-                .finish_non_exhaustive(),
-            Self::Dropped(_) => f.write_str("Dropped(..)"),
-            Self::Purged(_) => f.write_str("Purged(..)"),
-            Self::Declined(_) => f.write_str("Declined(..)"),
-            Self::Superseded(_) => f.write_str("Superseded(..)"),
-            Self::Merged { handled } => f.debug_struct("Merged").field("handled", handled).finish(),
-            Self::Duplicate(_) => f.write_str("Duplicate(..)"),
-            Self::Expired(_) => f.write_str("Expired(..)"),
-            Self::Interrupted(_) => f.write_str("Interrupted(..)"),
-            Self::Stopped => f.write_str("Stopped"),
-        }
-    }
-}
-
 impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -253,9 +216,15 @@ impl<M, E: fmt::Debug> fmt::Display for ReceiptError<M, E> {
 
 impl<M, E: fmt::Debug> std::error::Error for ReceiptError<M, E> {}
 
+text_in_debug! {
+    ReceiptError<M, E: fmt::Debug>:
+    Failed, DeadLettered, HandedBack, Dropped, Purged, Declined, Superseded, Merged, Duplicate,
+    Expired, Interrupted, Stopped
+}
+
 /// The reason why a dispatcher could not be built. Each variant names the setting to change.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum BuildError {
     /// `spawn` was called outside a Tokio runtime.
     #[error("no Tokio runtime here: call `spawn` inside one, for example under `#[tokio::main]`")]
@@ -301,9 +270,15 @@ pub enum BuildError {
     NoDeadLetterSink,
 }
 
+text_in_debug! {
+    BuildError:
+    NoRuntime, NoTimers, Zero, TooLarge, EmptyRange, Shards, Conflict, Batch, Needs, AnswerType,
+    NoDeadLetterSink
+}
+
 /// The reason why a source cannot be consumed. Each variant names what to change.
 #[non_exhaustive]
-#[derive(Error, Debug)]
+#[derive(Error)]
 pub enum ConsumeError {
     /// The dispatcher takes no more messages.
     #[error("the dispatcher is closed")]
@@ -331,6 +306,8 @@ pub enum ConsumeError {
     Source(#[from] keylane_source::SourceError),
 }
 
+text_in_debug! { ConsumeError: Closed, Discards, NoDeadLetters, NoVersions, Zero, Source }
+
 /// The reason why a call of [`LaneControl`](crate::LaneControl) changed nothing.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
@@ -351,6 +328,8 @@ pub enum LaneError<M = ()> {
     TooLarge(M),
 }
 
+text_in_debug! { LaneError<M>: NotHalted, InFlight, OtherKey, TooLarge }
+
 impl<M> LaneError<M> {
     /// Returns the message that changed nothing.
     pub fn into_inner(self) -> M {
@@ -360,16 +339,5 @@ impl<M> LaneError<M> {
             | Self::OtherKey(message)
             | Self::TooLarge(message) => message,
         }
-    }
-}
-
-impl<M> fmt::Debug for LaneError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotHalted(_) => "NotHalted(..)",
-            Self::InFlight(_) => "InFlight(..)",
-            Self::OtherKey(_) => "OtherKey(..)",
-            Self::TooLarge(_) => "TooLarge(..)",
-        })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use keylane_leases::Token;
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 use super::EtcdLeases;
@@ -58,7 +59,7 @@ pub struct FencedWriter {
 
 /// The reason why a fenced write was not done.
 #[non_exhaustive]
-#[derive(Debug, Clone, Error)]
+#[derive(Clone, Error)]
 pub enum FencedError {
     /// The lease is not held under this token any more, or etcd is in another history than that of
     /// the term. Nothing was written.
@@ -71,6 +72,8 @@ pub enum FencedError {
     #[error(transparent)]
     Etcd(#[from] EtcdError),
 }
+
+text_in_debug! { FencedError: Stale, Etcd }
 
 impl FencedWriter {
     /// Returns the token of the lease.

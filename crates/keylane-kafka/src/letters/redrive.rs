@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_connector::{ConfigError, lock};
+use keylane_rt::text_in_debug;
 use keylane_source::RawMessage;
 use rdkafka::error::RDKafkaErrorCode;
 use thiserror::Error;
@@ -72,7 +73,7 @@ pub struct RedriveReport {
 
 /// Why a redrive has ended early. The letters that it has sent are committed.
 #[non_exhaustive]
-#[derive(Error, Debug)]
+#[derive(Error)]
 pub enum RedriveError {
     /// An error in the settings.
     #[error(transparent)]
@@ -121,6 +122,8 @@ pub enum RedriveError {
         why: String,
     },
 }
+
+text_in_debug! { RedriveError: Config, Unreadable, NotAuthorized, Refused, Stopped }
 
 /// Why a letter did not go back.
 #[derive(Error, Clone, Debug)]

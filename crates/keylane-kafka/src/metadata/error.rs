@@ -1,10 +1,11 @@
 //! The error of reading metadata.
 
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// An error in the metadata of a commit.
 #[non_exhaustive]
-#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// The text is not Base64: another program has written it.
     #[error("it is not Base64: another program has committed it")]
@@ -19,3 +20,5 @@ pub enum DecodeError {
     #[error("it is truncated or damaged")]
     Damaged,
 }
+
+text_in_debug! { DecodeError: NotBase64, Foreign, Damaged }

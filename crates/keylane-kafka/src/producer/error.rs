@@ -1,11 +1,12 @@
 //! The errors of sending a record.
 
+use keylane_rt::text_in_debug;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use thiserror::Error;
 
 /// A record was not written, or its state is unknown.
 #[non_exhaustive]
-#[derive(Error, Clone, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, PartialEq, Eq)]
 pub enum SendError {
     /// The broker will never accept this record: it is too large, or against a policy of the
     /// broker.
@@ -34,6 +35,8 @@ pub enum SendError {
         why: String,
     },
 }
+
+text_in_debug! { SendError: Refused, Unavailable, NotConfirmed }
 
 impl SendError {
     pub(super) fn new(topic: &str, error: &KafkaError) -> Self {

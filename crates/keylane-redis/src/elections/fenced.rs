@@ -5,6 +5,7 @@ use std::fmt;
 use keylane_connector::ErrorKind;
 use keylane_leader::store::History;
 use keylane_leases::Token;
+use keylane_rt::text_in_debug;
 use redis::Cmd;
 use thiserror::Error;
 
@@ -50,7 +51,7 @@ pub struct FencedWrite<'a> {
 
 /// Why a fenced write failed.
 #[non_exhaustive]
-#[derive(Debug, Clone, Error)]
+#[derive(Clone, Error)]
 pub enum FencedWriteError {
     /// The term is over, or the server is in another history. Nothing was written.
     #[error("the term is over: stop leading")]
@@ -59,6 +60,8 @@ pub enum FencedWriteError {
     #[error(transparent)]
     Redis(#[from] RedisError),
 }
+
+text_in_debug! { FencedWriteError: Fenced, Redis }
 
 impl<'a> FencedWrite<'a> {
     pub(super) fn new(link: &'a ReconnectingLink, record: Vec<u8>, token: Token) -> Self {

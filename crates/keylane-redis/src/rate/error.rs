@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 use crate::error::RedisError;
 
 /// Why there is no permit now.
 #[non_exhaustive]
-#[derive(Error, Debug, Clone)]
+#[derive(Error, Clone)]
 pub enum TryAcquireError {
     /// The rate of the key, or the total, is used up.
     #[error("the rate is used up: try again in {after:?}")]
@@ -20,3 +21,5 @@ pub enum TryAcquireError {
     #[error(transparent)]
     Redis(#[from] RedisError),
 }
+
+text_in_debug! { TryAcquireError: NotYet, Redis }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// The id of an entry in its stream: `<milliseconds>-<number>`.
@@ -26,9 +27,11 @@ pub struct EntryId {
 }
 
 /// The text is not the id of an entry.
-#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 #[error("an entry id must have the form `<milliseconds>-<number>`")]
 pub struct NoEntryId;
+
+text_in_debug! { NoEntryId }
 
 impl EntryId {
     #[cfg(test)]

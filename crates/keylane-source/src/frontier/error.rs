@@ -1,11 +1,12 @@
 //! The errors of a frontier, one small type per operation.
 
+use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// The reason why [`deliver`](super::Frontier::deliver) has not taken a position. The frontier is
 /// unchanged.
 #[non_exhaustive]
-#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum DeliverError {
     /// As many positions as [`Limits::open`](super::Limits::open) are open. Deliver this one again
     /// when one of them is completed.
@@ -25,10 +26,12 @@ pub enum DeliverError {
     TooHigh,
 }
 
+text_in_debug! { DeliverError: TooManyOpen, SpanTooWide, OutOfOrder, TooHigh }
+
 /// The reason why bytes are not a [`Beyond`](super::Beyond). A consumer that goes on without it
 /// gets the messages again that were settled beyond the position.
 #[non_exhaustive]
-#[derive(Error, Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes are of another version of this format, or of none.
     #[error("the version of the format is unknown")]
@@ -38,3 +41,5 @@ pub enum DecodeError {
     #[error("the bytes are truncated or damaged")]
     Corrupt,
 }
+
+text_in_debug! { DecodeError: Unsupported, Corrupt }

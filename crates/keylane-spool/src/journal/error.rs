@@ -143,11 +143,7 @@ impl fmt::Display for DiskError {
 
 impl fmt::Debug for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskError")
-            .field("kind", &self.0.kind)
-            .field("path", &self.0.path)
-            .field("detail", &self.0.detail)
-            .finish()
+        write!(f, "{self} ({:?})", self.0.kind)
     }
 }
 
