@@ -84,10 +84,13 @@ impl Court {
         let [fault, token, successor] = line.numbers;
         self.faults += 1;
         self.stays = None;
+        // A leader that was lost by itself just before has chosen no successor.
+        let mut lives = self.lives.iter();
+        let is_over = lives.any(|(own, life)| own.token == token && life.is_over);
         self.open = Some(Open {
             fault: Fault::of(fault),
             token,
-            successor,
+            successor: if is_over { 0 } else { successor },
             at: line.at,
         });
     }

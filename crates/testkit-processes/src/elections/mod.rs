@@ -33,3 +33,8 @@ pub use verdict::Verdict;
 
 mod gaps;
 pub use gaps::Gaps;
+
+#[cfg(target_os = "linux")]
+mod crowd;
+#[cfg(target_os = "linux")]
+pub use crowd::Crowd;

@@ -206,7 +206,9 @@ fn a_successor_that_was_not_chosen_is_found() {
     let passed_over = |text| judged(text).passed_over.len();
     assert_eq!(passed_over("1i7 0f4/7/3 1h7 2i8 2h8"), 1);
     assert_eq!(passed_over("1i7 0f4/7/2 1h7 2i8 2h8"), 0);
+    // The leader was lost by itself, after the fault or just before it.
     assert_eq!(passed_over("1i7 0f4/7/3 1h7/1 2i8 2h8"), 0);
+    assert_eq!(passed_over("1i7 1h7/1 0f4/7/3 2i8 2h8"), 0);
 }
 
 #[test]
