@@ -50,7 +50,7 @@ impl SourceError {
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Failed(error) => write!(f, "the source failed: {error}"),
+            Kind::Failed(error) => error.fmt(f),
             Kind::Unsupported(what) => write!(f, "the source cannot {what}"),
             Kind::Pending => f.write_str("the dead letter is not durable yet"),
         }

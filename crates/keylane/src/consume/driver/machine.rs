@@ -280,13 +280,13 @@ where
         let source = &self.name;
         match severity {
             Severity::Debug => {
-                tracing::debug!(target: "keylane", %source, error = %why, "the source failed");
+                tracing::debug!(target: "keylane", %source, error = %why, "the source failed, will retry");
             }
             Severity::Warn => {
-                tracing::warn!(target: "keylane", %source, error = %why, "the source failed");
+                tracing::warn!(target: "keylane", %source, error = %why, "the source failed, will retry");
             }
             Severity::Error => {
-                tracing::error!(target: "keylane", %source, error = %why, "the source failed");
+                tracing::error!(target: "keylane", %source, error = %why, "the source failed, will retry");
             }
         }
         let why = cut(why.to_owned(), LONGEST_WHY);

@@ -20,6 +20,11 @@ use crate::types::Spec;
 const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
 
+/// What becomes of a message that was given up.
+const DEAD_LETTERED: &str = "it becomes a dead letter";
+const HALTED: &str = "its lane halts";
+const DISCARDED: &str = "it is discarded";
+
 /// From this refusal of a letter on, a person must look: the sink is not merely slow.
 const IN_A_ROW: u32 = 3;
 
@@ -60,6 +65,7 @@ impl<T: Spec> Failures<T> {
         self.count_failure(key.as_ref(), hash, attempt, &failure);
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
+            self.warn_given_up(key.as_ref(), hash, attempt, DISCARDED);
             self.probe.notify_discarded(key.as_ref(), attempt, &failure);
             self.settlement
                 .settle(tally, envelope, Outcome::Discarded(failure));
@@ -80,7 +86,7 @@ impl<T: Spec> Failures<T> {
                 self.decisions.back_off(tally, key, hash, held, wait)
             }
             Verdict::DeadLetter => {
-                self.warn_given_up(key.as_ref(), hash, attempt);
+                self.warn_given_up(key.as_ref(), hash, attempt, DEAD_LETTERED);
                 let work = Work::letter(attempt, failure, None);
                 let letter = Job {
                     key,
@@ -92,7 +98,7 @@ impl<T: Spec> Failures<T> {
                 Some(letter.into())
             }
             Verdict::Halt => {
-                self.warn_given_up(key.as_ref(), hash, attempt);
+                self.warn_given_up(key.as_ref(), hash, attempt, HALTED);
                 let why = why(&failure);
                 let work = Work::letter(attempt, failure, None);
                 let held = Held {
@@ -104,7 +110,7 @@ impl<T: Spec> Failures<T> {
                 self.halt(tally, key, hash, held)
             }
             Verdict::Discard => {
-                self.warn_given_up(key.as_ref(), hash, attempt);
+                self.warn_given_up(key.as_ref(), hash, attempt, DISCARDED);
                 self.probe.notify_discarded(key.as_ref(), attempt, &failure);
                 self.probe.drop_quietly(message);
                 self.settlement
@@ -168,13 +174,12 @@ impl<T: Spec> Failures<T> {
         })
     }
 
-    fn warn_given_up(&self, key: Option<&T::Key>, hash: u64, attempts: u32) {
+    fn warn_given_up(&self, key: Option<&T::Key>, hash: u64, attempts: u32, fate: &str) {
         tracing::warn!(
             target: "keylane",
             key = %self.probe.shown(key, hash),
             attempts,
-            policy = ?self.settings.on_exhausted,
-            "gave up on the message, will apply the policy"
+            "gave up on the message: {fate}"
         );
     }
 
