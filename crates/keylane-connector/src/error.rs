@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Denied,
     /// The value is too large for the server.
     TooLarge,
-    /// A table, or its schema, is missing.
+    /// A database, a schema or a table is missing.
     Missing,
     /// A key has a value of another type than expected.
     WrongType,
@@ -54,7 +54,7 @@ impl fmt::Display for ErrorKind {
             Self::ReadOnly => "the server is read-only",
             Self::Denied => "the server refuses the user",
             Self::TooLarge => "the value is too large for the server",
-            Self::Missing => "a table or schema is missing",
+            Self::Missing => "a database, schema or table is missing",
             Self::WrongType => "a key has another type",
             Self::Other => "the server reports an error",
         })

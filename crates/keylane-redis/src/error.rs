@@ -1,16 +1,30 @@
 //! The errors of this crate. None of them shows a password.
 
+use std::fmt;
+use std::sync::Arc;
+
 use keylane_connector::ErrorKind;
 use keylane_rt::text_in_debug;
 use thiserror::Error;
 
 /// An error of a server, or of the connection to it.
 #[derive(Clone, Error)]
-#[error("{kind}: {message}")]
 pub struct RedisError {
     kind: ErrorKind,
     message: String,
     connection: Connection,
+    /// The server, where it is known: host and port.
+    place: Option<Arc<str>>,
+}
+
+impl fmt::Display for RedisError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, message, .. } = self;
+        match &self.place {
+            Some(place) => write!(f, "{place}: {kind}: {message}"),
+            None => write!(f, "{kind}: {message}"),
+        }
+    }
 }
 
 text_in_debug! { RedisError }
@@ -31,7 +45,14 @@ impl RedisError {
             kind,
             message: message.into(),
             connection: Connection::Works,
+            place: None,
         }
+    }
+
+    /// Adds the server that has not done what was asked: its host and port.
+    pub(crate) fn at(self, place: &str) -> Self {
+        let place = Some(place.into());
+        Self { place, ..self }
     }
 
     /// Returns the kind: what you can do about the error.
@@ -83,9 +104,13 @@ impl From<redis::RedisError> for RedisError {
             Some(answer) => format!("{} {}", answer.code(), answer.details().unwrap_or_default()),
             None => error.to_string(),
         };
-        if code == Some("MOVED") {
-            message += ": this server is a node of a cluster, and the key is on another one: use \
-                        `Redis::cluster`";
+        // While it connects, the client has an error of its own in the place of the server's.
+        let word = match error.kind() {
+            K::AuthenticationFailed => Some("WRONGPASS"),
+            _ => code,
+        };
+        if let Some(advice) = word.and_then(advice) {
+            message = format!("{}: {advice}", message.trim_end());
         }
         let connection = match code {
             // It is also of no use with a replica that was a primary, or with a server that does
@@ -102,8 +127,25 @@ impl From<redis::RedisError> for RedisError {
             kind,
             message,
             connection,
+            place: None,
         }
     }
+}
+
+/// Returns what to do about an error with this first word, where the server does not say it.
+fn advice(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "MOVED" => {
+            "this server is a node of a cluster, and the key is on another one: use \
+             `Redis::cluster`"
+        }
+        "NOAUTH" => "write the password into the address: redis://:password@host:port",
+        "WRONGPASS" => {
+            "correct the user and the password in the address: redis://user:password@host:port"
+        }
+        "NOPERM" => "give the user the right with `ACL SETUSER`",
+        _ => return None,
+    })
 }
 
 /// Returns the kind of an error by the first word of the server's message.

@@ -1,5 +1,6 @@
 //! Sentinels: servers that know which server is the primary.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::sentinel::{Sentinel, SentinelNodeConnectionInfo};
@@ -54,5 +55,17 @@ impl Sentinels {
         Ok(sentinel
             .async_master_for(&self.name, Some(&self.login))
             .await?)
+    }
+}
+
+/// The name of the primary, and where it is asked for.
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes: Vec<_> = self
+            .nodes
+            .iter()
+            .map(|node| node.addr().to_string())
+            .collect();
+        write!(f, "{} of the Sentinels {}", self.name, nodes.join(","))
     }
 }

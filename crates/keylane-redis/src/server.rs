@@ -150,7 +150,8 @@ impl Redis {
             let cluster = self.name_of_cluster();
             return Ok(link.with_task(async move { inspect_cluster(&mut looks, &cluster).await }));
         };
-        inspect(&mut link, &server).await?;
+        let inspected = inspect(&mut link, &server).await;
+        inspected.map_err(|error| error.at(&server))?;
         Ok(link.with_task(async move { inspect_at_intervals(&mut looks, &server).await }))
     }
 
@@ -175,16 +176,26 @@ impl Redis {
         let asked;
         let client = match &self.address {
             Address::Server(client) => client,
-            Address::Cluster(nodes) => return Ok((Link::cluster(nodes, limits).await?, None)),
+            Address::Cluster(nodes) => {
+                let link = Link::cluster(nodes, limits).await;
+                return match link {
+                    Ok(link) => Ok((link, None)),
+                    Err(error) => Err(error.at(&self.name_of_cluster())),
+                };
+            }
             Address::Sentinel(sentinels) => {
                 let limit = self.connect_timeout + sentinels.asked_within();
                 let primary = timeout(limit, sentinels.primary()).await;
-                asked = primary.map_err(|_| no_primary())??;
+                let primary = primary.unwrap_or_else(|_| Err(no_primary()));
+                asked = primary.map_err(|error| error.at(&sentinels.to_string()))?;
                 &asked
             }
         };
         let server = client.get_connection_info().addr().to_string();
-        Ok((Link::server(client, limits).await?, Some(server)))
+        match Link::server(client, limits).await {
+            Ok(link) => Ok((link, Some(server))),
+            Err(error) => Err(error.at(&server)),
+        }
     }
 }
 
@@ -229,6 +240,43 @@ mod tests {
     use tracing::Level;
 
     use super::*;
+
+    /// The mistakes that a new user makes first.
+    #[tokio::test]
+    async fn a_wrong_address_or_password_says_what_to_correct() {
+        let server = testkit_servers::Redis::builder(RedisKind::Redis8);
+        let server = server.password("canary").start().await.unwrap();
+        let host = format!("127.0.0.1:{}", server.port());
+        for (address, kind, place, advice) in [
+            (
+                "redis://127.0.0.1:1".to_owned(),
+                ErrorKind::Unreachable,
+                "127.0.0.1:1",
+                "refused",
+            ),
+            (
+                format!("redis://{host}"),
+                ErrorKind::Denied,
+                &host,
+                "write the password into",
+            ),
+            (
+                format!("redis://:canary-4711@{host}"),
+                ErrorKind::Denied,
+                &host,
+                "address",
+            ),
+        ] {
+            let error = Redis::at(&address).unwrap().connect().await.err().unwrap();
+            let text = error.to_string();
+            assert_eq!(error.kind(), kind, "{text}");
+            assert!(
+                text.starts_with(&format!("{place}: ")) && text.contains(advice),
+                "{text}"
+            );
+            assert!(!text.contains("canary"), "{text}");
+        }
+    }
 
     /// How often the server was looked at.
     async fn looks(server: &testkit_servers::Redis) -> u64 {

@@ -80,9 +80,13 @@ impl<DB: Server> Connections<DB> {
                 DB::set(session)
             });
         let pool = match pool.connect_with(options.clone()).await {
-            Err(sqlx::Error::PoolTimedOut) => return Err(why::<DB>(&options).await),
-            pool => pool?,
+            Err(sqlx::Error::PoolTimedOut) => Err(why::<DB>(&options).await),
+            pool => pool.map_err(SqlError::from),
         };
+        let pool = pool.map_err(|error| {
+            let places: Vec<String> = servers.iter().map(DB::place).collect();
+            error.at(&places.join(","))
+        })?;
         let is_away = Arc::new(Notify::new());
         let follows = (servers.len() > 1).then(|| {
             let follows = follow(pool.clone(), servers, Arc::clone(&is_away));

@@ -1,5 +1,8 @@
 //! Errors, none of which shows a password.
 
+use std::fmt;
+use std::sync::Arc;
+
 pub use keylane_connector::ErrorKind;
 use keylane_leases::Token;
 use keylane_rt::text_in_debug;
@@ -144,76 +147,90 @@ fn fenced(token: Token, last: Option<Token>) -> String {
 
 /// An error of the database, or of the connection to it.
 #[derive(Clone, Error)]
-#[error("{kind}: {message}")]
 pub struct SqlError {
     kind: ErrorKind,
     message: String,
+    /// The servers, where they are known: hosts and ports.
+    place: Option<Arc<str>>,
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, message, .. } = self;
+        match &self.place {
+            Some(place) => write!(f, "{place}: {kind}: {message}"),
+            None => write!(f, "{kind}: {message}"),
+        }
+    }
 }
 
 text_in_debug! { SqlError }
 
 impl SqlError {
+    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            place: None,
+        }
+    }
+
     pub(crate) fn address(scheme: &str) -> Self {
         // The address itself may contain a password.
         let message = format!(
             "it must begin with postgres://, postgresql://, mysql:// or mariadb://, but begins \
              with {scheme:?}"
         );
-        Self {
-            kind: ErrorKind::Address,
-            message,
-        }
+        Self::new(ErrorKind::Address, message)
     }
 
     pub(crate) fn unreadable_address() -> Self {
-        Self {
-            kind: ErrorKind::Address,
-            message:
-                "it must have the form postgres://user:password@host:port/database, or with several \
-                 hosts: first:5432,second:5432; in the user and the password, write @ as %40, \
-                 : as %3A, / as %2F, # as %23, ? as %3F and % as %25"
-                .to_owned(),
-        }
+        Self::new(
+            ErrorKind::Address,
+            "it must have the form postgres://user:password@host:port/database, or with several \
+             hosts: first:5432,second:5432; in the user and the password, write @ as %40, : as \
+             %3A, / as %2F, # as %23, ? as %3F and % as %25",
+        )
     }
 
     /// Returns the error for servers that take no writes.
     pub(crate) fn attributes() -> Self {
-        Self {
-            kind: ErrorKind::Address,
-            message: "`target_session_attrs` must be `read-write` or `primary`".to_owned(),
-        }
+        Self::new(
+            ErrorKind::Address,
+            "`target_session_attrs` must be `read-write` or `primary`",
+        )
     }
 
     /// Returns the error for a row that differs from what this crate writes.
     pub(crate) fn damaged(sequence: u64) -> Self {
-        Self {
-            kind: ErrorKind::Other,
-            message: format!("the row of message {sequence} differs from what was written"),
-        }
+        Self::new(
+            ErrorKind::Other,
+            format!("the row of message {sequence} differs from what was written"),
+        )
     }
 
     pub(crate) fn read_only(why: &str) -> Self {
-        Self {
-            kind: ErrorKind::ReadOnly,
-            message: format!(
+        Self::new(
+            ErrorKind::ReadOnly,
+            format!(
                 "{why}; promote it, set `default_transaction_read_only` or `read_only` to off, or \
                  connect to the primary"
             ),
-        }
+        )
     }
 
     pub(crate) fn other(message: &str) -> Self {
-        Self {
-            kind: ErrorKind::Other,
-            message: message.to_owned(),
-        }
+        Self::new(ErrorKind::Other, message)
     }
 
     pub(crate) fn timed_out() -> Self {
-        Self {
-            kind: ErrorKind::Unreachable,
-            message: "no answer in time".to_owned(),
-        }
+        Self::new(ErrorKind::Unreachable, "no answer in time")
+    }
+
+    /// Adds the servers that have not done what was asked.
+    pub(crate) fn at(self, place: &str) -> Self {
+        let place = Some(place.into());
+        Self { place, ..self }
     }
 
     /// Returns what to do about the error.
@@ -251,12 +268,28 @@ impl From<sqlx::Error> for SqlError {
             E::Database(error) if error.code().is_some_and(|code| is_of_statement(&code)) => {
                 format!("{}; {BY_A_POOLER}", error.message())
             }
-            E::Database(error) => error.message().to_owned(),
+            E::Database(error) => match advice(&**error) {
+                Some(advice) => format!("{}: {advice}", error.message()),
+                None => error.message().to_owned(),
+            },
             // It quotes the address.
             E::Configuration(_) => "its address is not valid".to_owned(),
             error => error.to_string(),
         };
-        Self { kind, message }
+        Self::new(kind, message)
+    }
+}
+
+/// Returns what to do about an error that a new user gets first.
+fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
+    match (number_of(error), error.code().as_deref()) {
+        (Some(1049), _) | (None, Some("3D000")) => {
+            Some("create it, or correct its name in the address")
+        }
+        (Some(1045), _) | (None, Some("28P01" | "28000")) => {
+            Some("correct the user and the password in the address")
+        }
+        _ => None,
     }
 }
 
@@ -318,6 +351,8 @@ fn kind_of(error: &dyn DatabaseError) -> ErrorKind {
         // A wait for a lock that took too long, or that was not wanted; a statement that took too
         // long, in MySQL and in MariaDB, or was killed.
         Some(1205 | 3572 | 3024 | 1969 | 1317 | IDLE) => return ErrorKind::Unable,
+        // No such database.
+        Some(1049) => return ErrorKind::Missing,
         // The user has too many connections.
         Some(1203) => return ErrorKind::Unreachable,
         // No right to a database, a table or a column; a wrong password.
@@ -342,8 +377,8 @@ fn by_code(code: &str) -> ErrorKind {
         code if code.starts_with("08") => ErrorKind::Unreachable,
         // No right; no such role, or a wrong password.
         "42501" | "28000" | "28P01" => ErrorKind::Denied,
-        // Undefined table or schema.
-        "42P01" | "3F000" | "42S02" => ErrorKind::Missing,
+        // Undefined table, schema or database.
+        "42P01" | "3F000" | "42S02" | "3D000" => ErrorKind::Missing,
         _ => ErrorKind::Other,
     }
 }

@@ -397,6 +397,38 @@ async fn a_refused_connection_says_why() {
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         let text = error.to_string();
         assert!(text.contains("refused"), "{text}");
+        assert!(text.starts_with("127.0.0.1:1: "), "{text}");
         assert!(!text.contains("canary"), "{text}");
+    }
+}
+
+/// The mistakes that a new user makes first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_or_name_says_what_to_correct() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let place = Place::new(kind).await;
+        let (server, name) = place.address.rsplit_once('/').unwrap();
+        let (scheme, host) = server.split_once("://").unwrap();
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        let absent = format!("{server}/{name}_absent");
+        let stranger = format!("{scheme}://stranger:canary-4711@{host}/{name}");
+        for (address, kind, advice) in [
+            (
+                absent,
+                ErrorKind::Missing,
+                "create it, or correct its name in the address",
+            ),
+            (
+                stranger,
+                ErrorKind::Denied,
+                "correct the user and the password in the address",
+            ),
+        ] {
+            let error = Database::connect(&address).await.unwrap_err();
+            let text = error.to_string();
+            assert_eq!(error.kind(), kind, "{text}");
+            assert!(text.starts_with(host) && text.contains(advice), "{text}");
+            assert!(!text.contains("canary"), "{text}");
+        }
     }
 }
