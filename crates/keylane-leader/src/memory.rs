@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Holder, Recorded, TermRecord, after,
-    replaces,
+    CandidateId, Election, ElectionStore, Entry, History, Holder, Recorded, Stage, TermRecord,
+    after, replaces,
 };
 
 /// Keeps elections in memory: for tests, and for a service that runs in one process so far.
@@ -127,6 +127,14 @@ impl ElectionStore for MemoryElections {
             }
             recorded
         });
+        let holder = self.leases.holder(key);
+        let holder = holder.filter(|(_, token)| *token == term.token && term.stage == Stage::Ended);
+        if let Some((owner, token)) = holder
+            && recorded != Recorded::Refused
+        {
+            let claim = Claim::new(key.clone(), token, Duration::ZERO);
+            self.leases.release(&owner, &[claim]).await?;
+        }
         self.changed.notify_waiters();
         Ok(recorded)
     }

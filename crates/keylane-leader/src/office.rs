@@ -173,6 +173,7 @@ impl CandidateBuilder {
                 key: key_of(&self.election),
                 elections: self.elections,
                 ttl: self.settings.ttl,
+                lost: self.settings.lost,
                 entered_for: self.settings.entered_for(),
                 entry: Entry {
                     id: id.clone(),

@@ -76,6 +76,13 @@ pub trait ElectionStore: LeaseStore {
     /// and an earlier stage than the recorded one is ignored, with the answer
     /// [`Recorded::Written`].
     ///
+    /// With [`Stage::Ended`] a store may release the lease of the term too, in the step that writes
+    /// the record: the next leader waits for one call less. It does so only if it writes the
+    /// record, and if the lease is still held under the token of the record. The caller has stopped
+    /// before, records the same again if the answer was lost, and releases the lease afterwards in
+    /// each case. A store that does so calls
+    /// [`check_end`](crate::conformance::check_end) in its tests.
+    ///
     /// # Errors
     ///
     /// [`StoreError`]: the record may be written or not.

@@ -33,7 +33,7 @@ pub(crate) struct Task {
     pub(crate) seen: Option<Election>,
     pub(crate) holding: Holding,
     pub(crate) stop: Option<watch::Sender<bool>>,
-    /// Whether the loss of the lease, or another history, is reported.
+    /// Whether the loss of the lease, or another history, is reported, or matters no more.
     pub(crate) is_loss_reported: bool,
     /// Calls in a row that have failed.
     pub(crate) failed_calls: u64,
@@ -178,6 +178,8 @@ impl Task {
         let wanted = self.machine.wants().call;
         let is_there = self.call.as_ref().map(|(call, _)| call) == wanted.as_ref();
         if !is_there {
+            // A release ends the lease: that is no loss.
+            self.is_loss_reported |= matches!(wanted, Some(Call::Release { .. }));
             self.call = wanted.map(|call| {
                 let future = self.caller.begin(&call, self.seen.as_ref(), &self.holding);
                 (call, Some(future))

@@ -21,7 +21,7 @@ mod fence;
 mod release;
 mod renew;
 
-pub(crate) use book::CarrierId;
+pub(crate) use book::{CarrierId, revision};
 pub use fence::{FencedError, FencedWriter};
 
 use std::fmt;

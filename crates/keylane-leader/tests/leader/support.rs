@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use keylane_leader::error::StoreError;
 use keylane_leader::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Recorded, TermRecord,
+    CandidateId, Election, ElectionStore, Entry, History, Recorded, Stage, TermRecord,
 };
 use keylane_leader::{
     Candidate, CandidateBuilder, Career, Elections, End, Event, Events, Following, MemoryElections,
@@ -214,6 +214,8 @@ pub(crate) struct Faults {
     pub(crate) renews_nothing: bool,
     /// A record is written, and its answer is lost, so many times.
     pub(crate) lost_records: u32,
+    /// The end of a term is recorded, and its answer never comes.
+    pub(crate) ends_in_silence: bool,
     pub(crate) history: u32,
 }
 
@@ -290,6 +292,11 @@ impl ElectionStore for Faulty {
         if faults.lost_records > 0 {
             faults.lost_records -= 1;
             return Err(StoreError::new("the answer is lost"));
+        }
+        let is_silent = faults.ends_in_silence && term.stage == Stage::Ended;
+        drop(faults);
+        if is_silent {
+            std::future::pending::<()>().await;
         }
         recorded
     }

@@ -8,6 +8,7 @@ use zookeeper_client::OneshotWatcher;
 
 use super::armed::Armed;
 use super::lineup::Watches;
+use super::read::read;
 use super::view::View;
 use crate::error::store;
 use crate::session::Session;
@@ -33,14 +34,14 @@ pub(super) async fn changed(
         session.armed().wait(key, id, armed).await;
         return Ok(());
     }
-    let mut view = View::read(session, key).await?;
+    let mut view = read(session, key).await?;
     loop {
         let watches = watches_of(&view);
         if is_changed(&view.election(), candidate, &watches, seen) {
             return Ok(());
         }
         let set = set(session, key, &watches).await?;
-        view = View::read(session, key).await?;
+        view = read(session, key).await?;
         let now = view.election();
         if is_changed(&now, candidate, &watches_of(&view), seen) {
             return Ok(());
