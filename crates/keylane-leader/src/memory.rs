@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::store::{
     CandidateId, Election, ElectionStore, Entry, History, Holder, Recorded, Stage, TermRecord,
-    after, replaces,
+    after, matters, replaces,
 };
 
 /// Keeps elections in memory: for tests, and for a service that runs in one process so far.
@@ -146,15 +146,12 @@ impl ElectionStore for MemoryElections {
     async fn changed(
         &self,
         key: &Bytes,
-        _candidate: Option<&CandidateId>,
+        candidate: Option<&CandidateId>,
         seen: &Election,
     ) -> Result<(), StoreError> {
         let changed = self.changed.notified();
         let now = self.look(key).await?;
-        let is_same = now.term == seen.term
-            && now.next == seen.next
-            && now.holder.map(|holder| holder.token) == seen.holder.as_ref().map(|held| held.token);
-        if is_same {
+        if !matters(candidate, seen, &now) {
             tokio::select! {
                 () = changed => {}
                 // A lease that runs out wakes no waiter.

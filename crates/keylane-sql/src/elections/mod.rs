@@ -62,7 +62,7 @@ const SHORTEST_POLL: Duration = Duration::from_millis(1);
 ///
 /// In PostgreSQL changes are announced (`LISTEN`), and each makes one candidate look, in whichever
 /// process it is: the one whose turn it may be. Callers that only watch look when there is another
-/// term or stage. The store listens on one connection outside the pool, from the first call of
+/// term or stage, or the lease is released. The store listens on one connection outside the pool, from the first call of
 /// [`changed`](ElectionStore::changed) on. That connection must keep its session: through PgBouncer
 /// in transaction mode nothing is heard. A change that was not heard is found later, by
 /// [`poll`](Self::poll).

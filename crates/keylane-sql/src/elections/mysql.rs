@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane_leader::store::{CandidateId, Election, Entry, Recorded, Stage, TermRecord, after};
+use keylane_leader::store::{
+    CandidateId, Election, Entry, Recorded, Stage, TermRecord, after, matters,
+};
 use keylane_leases::Token;
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
@@ -12,7 +14,6 @@ use tokio::time::sleep;
 
 use super::fence::Recent;
 use super::row::{ElectionRow, TermRow, chosen_in, damaged, number_of};
-use super::waiters::matters;
 use crate::again::again;
 use crate::connections::Connections;
 use crate::error::SqlError;
