@@ -163,8 +163,8 @@ impl fmt::Display for CandidateId {
 ///
 /// A standby that was behind and is promoted, a snapshot that is restored, a data folder that is
 /// put back: after that, tokens may repeat, so tokens of two histories have no order. A term
-/// carries the history of its grant. A leader that sees another one stops leading, and a fenced
-/// writer compares both. A store that cannot know returns one text for ever, and its documents say
+/// carries the history of its grant. A leader that sees another one stops leading, and a fence
+/// compares both. A store that cannot know returns one text for ever, and its documents say
 /// what that means.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct History(String);

@@ -8,7 +8,7 @@
 
 mod calls;
 mod feed;
-mod fenced;
+mod fence;
 mod message;
 mod names;
 
@@ -31,7 +31,7 @@ use redis::{Cmd, FromRedisValue, Value};
 
 use self::calls::{ENTER, HISTORY, LOOK, RECORD, RELEASE, WITHDRAW};
 use self::feed::Feed;
-pub use self::fenced::{FencedWrite, FencedWriteError};
+pub use self::fence::{Fence, FenceError};
 use self::names::Names;
 use crate::leases::{RedisLeases, incomprehensible, millis, write_value};
 use crate::link::Link;
@@ -136,22 +136,22 @@ impl RedisElections {
     /// ```no_run
     /// use keylane_leader::store::History;
     /// use keylane_leases::Token;
-    /// use keylane_redis::{FencedWriteError, RedisElections};
+    /// use keylane_redis::{FenceError, RedisElections};
     ///
     /// /// The namespace of the elections is `{shop}jobs`: these keys are in its slot.
     /// async fn pay(
     ///     store: &RedisElections,
     ///     token: Token,
     ///     history: &History,
-    /// ) -> Result<(), FencedWriteError> {
-    ///     let write = store.fenced("billing", token).history(history);
+    /// ) -> Result<(), FenceError> {
+    ///     let write = store.fence("billing", token).history(history);
     ///     let write = write.command("HINCRBY", "{shop}balances", ["account-7", "-12"]);
     ///     let write = write.command("RPUSH", "{shop}payments", ["account-7 12"]);
     ///     write.run().await
     /// }
     /// ```
-    pub fn fenced(&self, key: impl AsRef<[u8]>, token: Token) -> FencedWrite<'_> {
-        FencedWrite::new(self.leases.link(), self.names.record(key.as_ref()), token)
+    pub fn fence(&self, key: impl AsRef<[u8]>, token: Token) -> Fence<'_> {
+        Fence::new(self.leases.link(), self.names.record(key.as_ref()), token)
     }
 
     /// Runs a script with the keys of an election. Executing it twice does no harm.
