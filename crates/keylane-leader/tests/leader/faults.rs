@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane_leader::{Event, Lost};
+use keylane_leader::error::LeaseLost;
+use keylane_leader::{Career, End, Event, Lost, Stop, Term};
+use tokio::time::Instant;
 
 use crate::support::{Act, Faulty, Log, SECOND, Script, candidate, process, run, until};
 
@@ -178,6 +180,20 @@ async fn a_term_that_is_kept_by_the_user_ends_all_the_same() {
     assert!(terms.iter().all(|term| term.check().is_err()));
 }
 
+/// What the record has replaced may be that of another history, in which the last leader is not
+/// known.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_may_have_to_wait_reads_the_history_after_its_record() {
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    store.change(|faults| faults.changes_at_began = true);
+    let built = candidate(&process(&store), "a").lost(Lost::Wait(20 * SECOND));
+    let _a = built.run(Script::new("a", &log)).unwrap();
+    log.until("a executes").await;
+    assert_eq!(log.count("a inaugurates"), 1, "{:?}", log.lines());
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(log.count("a hands over"), 0, "{:?}", log.lines());
+}
+
 /// The store may free the lease with the record of the end, before its answer is there.
 #[tokio::test(start_paused = true)]
 async fn a_term_has_ended_here_before_its_successor_begins() {
@@ -267,7 +283,6 @@ async fn a_record_whose_answer_was_lost_waits() {
 /// Two threads: one stands still, as a process does after SIGSTOP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_stood_still_does_nothing_more() {
-    use keylane_leader::{Career, End, Stop, Term};
     struct Blocks(Log);
     impl Career for Blocks {
         type Error = String;
