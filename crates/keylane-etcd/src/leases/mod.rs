@@ -22,7 +22,7 @@ mod release;
 mod renew;
 
 pub(crate) use book::{CarrierId, revision};
-pub use fence::{FenceError, Fence};
+pub use fence::{Fence, FenceError};
 
 use std::fmt;
 use std::sync::Arc;

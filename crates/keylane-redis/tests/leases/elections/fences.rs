@@ -163,10 +163,7 @@ async fn all_commands_of_a_write_are_executed() {
         let write = write.command("SET", key("last"), ["written"]);
         let write = write.command("INCR", key("list"), [""; 0]);
         let error = write.run().await.unwrap_err();
-        assert!(
-            matches!(error, FenceError::Redis(_)),
-            "{kind}: {error}"
-        );
+        assert!(matches!(error, FenceError::Redis(_)), "{kind}: {error}");
         assert!(error.to_string().contains("WRONGTYPE"), "{kind}: {error}");
         // As it is documented: what was before that command stays.
         let last = execute(server, &format!("GET {}", key("last"))).await;
