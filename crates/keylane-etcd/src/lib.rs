@@ -23,7 +23,7 @@ mod elections;
 pub use elections::EtcdElections;
 
 mod leases;
-pub use leases::{EtcdLeases, FencedError, FencedWriter};
+pub use leases::{EtcdLeases, Fence, FenceError};
 
 /// The client of etcd, whose types are in this crate's own functions.
 pub use etcd_client;

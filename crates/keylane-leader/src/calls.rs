@@ -11,9 +11,8 @@ use keylane_leases::error::{AcquireError, StoreError};
 use crate::career::Term;
 use crate::elections::Elections;
 use crate::machine::{Call, Sight, Succession};
-use crate::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Recorded, Stage, TermRecord,
-};
+use crate::settings::Lost;
+use crate::store::{CandidateId, Election, Entry, History, Recorded, Stage, TermRecord};
 use crate::watching::{leader_of, within};
 
 /// The answer to a call.
@@ -35,6 +34,7 @@ pub(crate) struct Caller {
     pub(crate) key: Bytes,
     pub(crate) entry: Entry,
     pub(crate) ttl: Duration,
+    pub(crate) lost: Lost,
     /// For how long the candidate is entered.
     pub(crate) entered_for: Duration,
 }
@@ -75,6 +75,10 @@ impl Caller {
                 let ended = holding.record(&self.entry.id, Stage::Ended, chosen.as_ref());
                 let ended = ended.filter(|_| *is_orderly);
                 let lease = holding.lease().cloned();
+                if let Some(lease) = &lease {
+                    // Before the record of the end, with which the store may free the lease.
+                    lease.give_up();
+                }
                 Box::pin(async move { Answer::Done(caller.release(ended, lease).await) })
             }
             Call::Withdraw => Box::pin(async move {
@@ -109,22 +113,24 @@ impl Caller {
         Ok((Arc::new(lease), history))
     }
 
+    /// Records the beginning of a term, and reads the history after the grant.
     async fn start(&self, term: TermRecord) -> Result<(Succession, History), StoreError> {
-        let store: &Arc<dyn ElectionStore> = self.elections.store();
-        let was = match within(store.record(&self.key, &term)).await? {
-            Recorded::Refused => {
-                return Err(StoreError::new("a later term is recorded"));
+        let store = self.elections.store();
+        let records = within(store.record(&self.key, &term));
+        match self.lost {
+            // Nothing depends on the record before it, and what this leader writes is compared with
+            // its term by the target: both calls may go at once.
+            Lost::Fenced => {
+                let (recorded, history) = tokio::join!(records, within(store.history()));
+                Ok((succession(recorded?)?, history?))
             }
-            Recorded::Written(was) => was,
-        };
-        let succession = match was {
-            None => Succession::Orderly,
-            Some(was) if was.stage == Stage::Ended => Succession::Orderly,
-            // Also if it is the record of this term, from a call whose answer was lost: what was
-            // there before is not known.
-            Some(_) => Succession::Lost,
-        };
-        Ok((succession, within(store.history()).await?))
+            // Whether it must wait depends on the record that was there. That counts only if it is
+            // of the history of the grant: so the history is read after it.
+            Lost::Wait(_) => {
+                let succession = succession(records.await?)?;
+                Ok((succession, within(store.history()).await?))
+            }
+        }
     }
 
     /// Records the end before the release: the next leader must see it.
@@ -179,6 +185,18 @@ impl Holding {
             stage,
             chosen: chosen.cloned(),
         })
+    }
+}
+
+/// Returns how the term before this one has ended, by the record that was there.
+fn succession(recorded: Recorded) -> Result<Succession, StoreError> {
+    match recorded {
+        Recorded::Refused => Err(StoreError::new("a later term is recorded")),
+        Recorded::Written(None) => Ok(Succession::Orderly),
+        Recorded::Written(Some(was)) if was.stage == Stage::Ended => Ok(Succession::Orderly),
+        // Also if it is the record of this term, from a call whose answer was lost: what was there
+        // before is not known.
+        Recorded::Written(Some(_)) => Ok(Succession::Lost),
     }
 }
 

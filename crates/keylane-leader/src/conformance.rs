@@ -8,7 +8,9 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
-//! conformance::check(Arc::new(MemoryElections::new()), conformance::SHORTEST).await;
+//! let store = Arc::new(MemoryElections::new());
+//! conformance::check(store.clone(), conformance::SHORTEST).await;
+//! conformance::check_end(store).await;
 //! # }
 //! ```
 
@@ -56,6 +58,44 @@ pub async fn check(store: Arc<dyn ElectionStore>, shortest: Duration) {
     }
 }
 
+/// Checks a store that releases the lease of a term in the step that records its end: see
+/// [`ElectionStore::record`].
+///
+/// # Panics
+///
+/// Panics if the lease is not free then, or if the store has not written what it must.
+pub async fn check_end(store: Arc<dyn ElectionStore>) {
+    let scene = Scene {
+        key: Bytes::from(format!("end/{}", Owner::random())),
+        owner: Owner::random(),
+        store,
+        shortest: SHORTEST,
+    };
+    let token = scene.grant().await;
+    scene.enter("a", 1).await;
+    scene.record(token.0, "a", Stage::Began).await;
+    let seen = scene.enter("b", 1).await;
+    let ended = Some(record(token.0, "a", Stage::Ended));
+    // The next one sees both at once: that the lease is free, and that the term has ended.
+    let is_first_seen = |seen: &Election| {
+        assert_eq!(seen.holder.is_none(), seen.term == ended, "{seen:?}");
+        seen.holder.is_none()
+    };
+    let waits = scene.until(Some("b"), seen, is_first_seen);
+    let ends = async {
+        sleep(Duration::from_millis(50)).await;
+        scene.record(token.0, "a", Stage::Ended).await;
+    };
+    tokio::join!(waits, ends);
+    let next = scene.grant().await;
+    assert!(next > token, "{next} after {token}");
+    // The answer was lost, and the call comes again.
+    scene.record(token.0, "a", Stage::Ended).await;
+    let holder = scene.look().await.holder.map(|holder| holder.token);
+    assert_eq!(holder, Some(next), "the lease of another term was released");
+    scene.release(next).await;
+}
+
 struct Scene {
     store: Arc<dyn ElectionStore>,
     key: Bytes,
@@ -83,6 +123,8 @@ cases![
     an_older_term_is_refused,
     a_stage_never_goes_back,
     a_record_outlasts_its_lease,
+    an_end_is_recorded_twice_and_then_released,
+    an_end_releases_no_lease_of_another_term,
     the_chosen_candidate_is_next,
     a_chosen_one_that_is_not_there_is_ignored,
     the_next_one_is_woken_by_a_release,
@@ -327,6 +369,45 @@ async fn a_record_outlasts_its_lease(scene: &Scene) {
     let next = scene.grant().await;
     assert!(next > token, "{next} after {token}");
     scene.release(next).await;
+}
+
+async fn an_end_is_recorded_twice_and_then_released(scene: &Scene) {
+    let token = scene.grant().await;
+    scene.enter("a", 1).await;
+    scene.enter("b", 1).await;
+    scene.record(token.0, "a", Stage::Began).await;
+    for _ in 0..2 {
+        scene.record(token.0, "a", Stage::Ended).await;
+    }
+    scene.release(token).await;
+    let seen = scene.look().await;
+    assert_eq!((seen.holder, seen.next), (None, Some(id("b"))));
+    assert_eq!(seen.term, Some(record(token.0, "a", Stage::Ended)));
+    let next = scene.grant().await;
+    assert!(next > token, "{next} after {token}");
+    scene.release(next).await;
+}
+
+async fn an_end_releases_no_lease_of_another_term(scene: &Scene) {
+    let first = scene.grant().await;
+    scene.record(first.0, "a", Stage::Began).await;
+    scene.release(first).await;
+    let second = scene.grant().await;
+    // It is late: first the next term is not recorded yet, and then it is.
+    scene.record(first.0, "a", Stage::Ended).await;
+    let held = |seen: Election| seen.holder.map(|holder| holder.token);
+    assert_eq!(held(scene.look().await), Some(second));
+    scene.record(second.0, "b", Stage::Began).await;
+    let late = scene.record(first.0, "a", Stage::Ended).await;
+    assert_eq!(late, Recorded::Refused);
+    let seen = scene.look().await;
+    assert_eq!(seen.term, Some(record(second.0, "b", Stage::Began)));
+    assert_eq!(held(seen), Some(second));
+    // What is written again, and ignored, releases nothing either.
+    scene.record(second.0, "b", Stage::Leaving).await;
+    scene.record(second.0, "b", Stage::Began).await;
+    assert_eq!(held(scene.look().await), Some(second));
+    scene.release(second).await;
 }
 
 async fn the_chosen_candidate_is_next(scene: &Scene) {

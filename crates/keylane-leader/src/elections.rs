@@ -47,6 +47,8 @@ struct Shared {
     store: Arc<dyn ElectionStore>,
     leases: Leases,
     history: watch::Receiver<Option<History>>,
+    /// Whether they are closed.
+    closed: watch::Sender<bool>,
     runtime: Handle,
 }
 
@@ -66,17 +68,20 @@ impl Elections {
                 store,
                 leases,
                 history,
+                closed: watch::Sender::new(false),
                 runtime,
             }),
         })
     }
 
-    /// Ends all terms, and grants no more. Close the candidates before: they hand over then.
+    /// Ends all terms, and grants no more. The candidates end: their terms are lost, so close them
+    /// before, and they hand over in order.
     ///
     /// # Cancel safety
     ///
     /// Terms end even if the future is dropped.
     pub async fn close(&self) {
+        self.shared.closed.send_replace(true);
         self.shared.leases.close().await;
     }
 
@@ -86,6 +91,11 @@ impl Elections {
 
     pub(crate) fn leases(&self) -> &Leases {
         &self.shared.leases
+    }
+
+    /// Returns whether the elections are closed, now and later.
+    pub(crate) fn closed(&self) -> watch::Receiver<bool> {
+        self.shared.closed.subscribe()
     }
 
     pub(crate) fn runtime(&self) -> &Handle {

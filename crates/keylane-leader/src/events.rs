@@ -42,6 +42,9 @@ pub enum Event {
     },
     /// The term has ended, and this candidate stands again.
     Standing,
+    /// [`Elections::close`](crate::Elections::close) was called in this process: this candidate
+    /// never leads again. It hands over if it leads, withdraws, and is [`Over`](Self::Over).
+    Closed,
     /// The candidate is over.
     Over,
     /// The reader was too slow, and has missed so many events.

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Holder, Recorded, TermRecord, after,
-    replaces,
+    CandidateId, Election, ElectionStore, Entry, History, Holder, Recorded, Stage, TermRecord,
+    after, matters, replaces,
 };
 
 /// Keeps elections in memory: for tests, and for a service that runs in one process so far.
@@ -127,6 +127,14 @@ impl ElectionStore for MemoryElections {
             }
             recorded
         });
+        let holder = self.leases.holder(key);
+        let holder = holder.filter(|(_, token)| *token == term.token && term.stage == Stage::Ended);
+        if let Some((owner, token)) = holder
+            && recorded != Recorded::Refused
+        {
+            let claim = Claim::new(key.clone(), token, Duration::ZERO);
+            self.leases.release(&owner, &[claim]).await?;
+        }
         self.changed.notify_waiters();
         Ok(recorded)
     }
@@ -138,15 +146,12 @@ impl ElectionStore for MemoryElections {
     async fn changed(
         &self,
         key: &Bytes,
-        _candidate: Option<&CandidateId>,
+        candidate: Option<&CandidateId>,
         seen: &Election,
     ) -> Result<(), StoreError> {
         let changed = self.changed.notified();
         let now = self.look(key).await?;
-        let is_same = now.term == seen.term
-            && now.next == seen.next
-            && now.holder.map(|holder| holder.token) == seen.holder.as_ref().map(|held| held.token);
-        if is_same {
+        if !matters(candidate, seen, &now) {
             tokio::select! {
                 () = changed => {}
                 // A lease that runs out wakes no waiter.

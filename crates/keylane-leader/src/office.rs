@@ -1,7 +1,7 @@
 //! A candidate, as its process sees it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use keylane_leases::Owner;
@@ -163,16 +163,18 @@ impl CandidateBuilder {
         self.settings.look_every = Some(every);
         let runtime = self.elections.runtime().clone();
         let (leader, seen) = watch::channel(None);
-        let (events, _) = broadcast::channel(KEPT);
+        let (events, first) = broadcast::channel(KEPT);
         let (_ended, has_ended) = watch::channel(());
         let orders = Arc::new(Orders::new());
         let task = Task {
             machine: Machine::new(self.settings.clone(), Instant::now()),
             history: self.elections.history(),
+            closed: Some(self.elections.closed()),
             caller: Caller {
                 key: key_of(&self.election),
                 elections: self.elections,
                 ttl: self.settings.ttl,
+                lost: self.settings.lost,
                 entered_for: self.settings.entered_for(),
                 entry: Entry {
                     id: id.clone(),
@@ -197,6 +199,7 @@ impl CandidateBuilder {
             id,
             orders,
             events: events.downgrade(),
+            first: Mutex::new(Some(first)),
             leader: LeaderWatch::of(seen),
             has_ended,
         })
@@ -211,6 +214,8 @@ pub struct Office {
     id: CandidateId,
     orders: Arc<Orders>,
     events: broadcast::WeakSender<Event>,
+    /// The events since the start, for the first reader.
+    first: Mutex<Option<broadcast::Receiver<Event>>>,
     leader: LeaderWatch,
     has_ended: watch::Receiver<()>,
 }
@@ -237,13 +242,21 @@ impl Office {
         self.leader.leader()
     }
 
-    /// Returns the events from now on.
+    /// Returns the events: the first call those since the candidate was started, and each later
+    /// call those from then on.
+    ///
+    /// Of the events before the first call the last 256 are kept: see [`Events::next`].
     pub fn events(&self) -> Events {
-        let events = self.events.upgrade();
-        Events(match events {
-            Some(events) => events.subscribe(),
+        let first = self
+            .first
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        Events(match (first, self.events.upgrade()) {
+            (Some(first), _) => first,
+            (None, Some(events)) => events.subscribe(),
             // The candidate is over: there are no more events.
-            None => broadcast::channel(1).1,
+            (None, None) => broadcast::channel(1).1,
         })
     }
 

@@ -76,6 +76,13 @@ pub trait ElectionStore: LeaseStore {
     /// and an earlier stage than the recorded one is ignored, with the answer
     /// [`Recorded::Written`].
     ///
+    /// With [`Stage::Ended`] a store may release the lease of the term too, in the step that writes
+    /// the record: the next leader waits for one call less. It does so only if it writes the
+    /// record, and if the lease is still held under the token of the record. The caller has stopped
+    /// before, records the same again if the answer was lost, and releases the lease afterwards in
+    /// each case. A store that does so calls
+    /// [`check_end`](crate::conformance::check_end) in its tests.
+    ///
     /// # Errors
     ///
     /// [`StoreError`]: the record may be written or not.
@@ -90,13 +97,14 @@ pub trait ElectionStore: LeaseStore {
 
     /// Waits until the election is no longer as this candidate has seen it, as far as that matters
     /// to it: it may have become the next one, or the lease of the term may be free, or the leader
-    /// may be leaving. For `None`, which only watches, until there is another leader or stage.
+    /// may be leaving. For `None`, which only watches, until there is another leader or stage, or none.
     ///
     /// It returns at once if that was so before the call. It may return without a reason; the
     /// caller looks again. A store that cannot tell waits for a while and returns: the caller also
     /// looks when a lease would run out, and when it enters again, and drops this future then.
     ///
-    /// No change may wake all candidates: each waits for the one before it.
+    /// [`matters`] decides what matters. No change may wake all candidates: each waits for the one
+    /// before it.
     ///
     /// # Errors
     ///
@@ -155,8 +163,8 @@ impl fmt::Display for CandidateId {
 ///
 /// A standby that was behind and is promoted, a snapshot that is restored, a data folder that is
 /// put back: after that, tokens may repeat, so tokens of two histories have no order. A term
-/// carries the history of its grant. A leader that sees another one stops leading, and a fenced
-/// writer compares both. A store that cannot know returns one text for ever, and its documents say
+/// carries the history of its grant. A leader that sees another one stops leading, and a fence
+/// compares both. A store that cannot know returns one text for ever, and its documents say
 /// what that means.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct History(String);
@@ -289,6 +297,24 @@ pub fn after(was: Option<&TermRecord>, new: &TermRecord) -> Recorded {
     }
 }
 
+/// Returns whether [`ElectionStore::changed`] returns for a candidate, or for `None` for one that
+/// only watches, that has seen an election as `seen`, and that is `now` as it is: pure.
+///
+/// - The turn of a candidate matters to it: whether it is the [next](Election::next) one.
+/// - To the next one, and to one that only watches, the lease and the record of the term matter too:
+///   which term holds the lease, and what the leader does.
+/// - How long the lease lasts matters to none of them.
+pub fn matters(candidate: Option<&CandidateId>, seen: &Election, now: &Election) -> bool {
+    let token = |of: &Election| of.holder.as_ref().map(|holder| holder.token);
+    let is_other = token(now) != token(seen) || now.term != seen.term;
+    let Some(candidate) = candidate else {
+        return is_other;
+    };
+    let is_next = now.next.as_ref() == Some(candidate);
+    let was_next = seen.next.as_ref() == Some(candidate);
+    is_next != was_next || is_next && is_other
+}
+
 /// Returns whether [`ElectionStore::record`] replaces the record that is there.
 pub fn replaces(was: Option<&TermRecord>, new: &TermRecord) -> bool {
     was.is_none_or(|was| match was.token.cmp(&new.token) {
@@ -296,4 +322,65 @@ pub fn replaces(was: Option<&TermRecord>, new: &TermRecord) -> bool {
         std::cmp::Ordering::Equal => was.stage <= new.stage,
         std::cmp::Ordering::Greater => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(name: &str) -> CandidateId {
+        CandidateId::new(name).unwrap()
+    }
+
+    fn election(next: Option<&str>, held: Option<u64>, term: (u64, Stage)) -> Election {
+        Election {
+            holder: held.map(|token| Holder {
+                token: Token(token),
+                remaining: Duration::from_secs(token),
+            }),
+            term: Some(TermRecord {
+                token: Token(term.0),
+                leader: id("x"),
+                stage: term.1,
+                chosen: None,
+            }),
+            next: next.map(id),
+            revision: 0,
+        }
+    }
+
+    #[test]
+    fn only_a_turn_matters_and_to_the_next_one_the_term_too() {
+        use Stage::{Began, Leaving};
+        let seen = election(Some("a"), Some(1), (1, Began));
+        let mut renewed = seen.clone();
+        renewed.revision = 9;
+        if let Some(holder) = &mut renewed.holder {
+            holder.remaining *= 2;
+        }
+        let none = election(None, Some(1), (1, Began));
+        let other = election(Some("b"), Some(1), (1, Began));
+        let free = election(Some("a"), None, (1, Began));
+        let taken = election(Some("a"), Some(2), (1, Began));
+        let leaving = election(Some("a"), Some(1), (1, Leaving));
+        let later = election(Some("a"), Some(1), (2, Began));
+        let all_else = election(Some("b"), None, (2, Leaving));
+        let cases = [
+            // What is there now, and whether it matters to a, to b, to c, and to one that watches.
+            (&seen, [false, false, false, false]),
+            (&renewed, [false, false, false, false]),
+            (&none, [true, false, false, false]),
+            (&other, [true, true, false, false]),
+            (&free, [true, false, false, true]),
+            (&taken, [true, false, false, true]),
+            (&leaving, [true, false, false, true]),
+            (&later, [true, false, false, true]),
+            (&all_else, [true, true, false, true]),
+        ];
+        for (now, expected) in cases {
+            let those = [Some(id("a")), Some(id("b")), Some(id("c")), None];
+            let found = those.map(|one| matters(one.as_ref(), &seen, now));
+            assert_eq!(found, expected, "{now:?}");
+        }
+    }
 }

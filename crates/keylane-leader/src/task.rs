@@ -28,12 +28,14 @@ pub(crate) struct Task {
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) leader: watch::Sender<Option<Following>>,
     pub(crate) history: watch::Receiver<Option<History>>,
+    /// Whether the elections are closed; `None` when that is reported.
+    pub(crate) closed: Option<watch::Receiver<bool>>,
     /// The call that is under way, or over: one that is wanted on is not repeated.
     pub(crate) call: Option<(Call, Option<BoxFuture<'static, Answer>>)>,
     pub(crate) seen: Option<Election>,
     pub(crate) holding: Holding,
     pub(crate) stop: Option<watch::Sender<bool>>,
-    /// Whether the loss of the lease, or another history, is reported.
+    /// Whether the loss of the lease, or another history, is reported, or matters no more.
     pub(crate) is_loss_reported: bool,
     /// Calls in a row that have failed.
     pub(crate) failed_calls: u64,
@@ -145,6 +147,7 @@ impl Task {
                 self.is_loss_reported = true;
                 return Input::OtherHistory;
             }
+            () = is_closed(self.closed.as_mut()) => return self.closed(),
             answer = async { match call {
                 Some(call) => call.await,
                 None => pending().await,
@@ -168,6 +171,18 @@ impl Task {
         }
     }
 
+    /// The elections are closed: this candidate can never lead again.
+    fn closed(&mut self) -> Input {
+        if self.closed.take().is_some() {
+            tracing::warn!(
+                candidate = %self.caller.entry.id,
+                "the elections of this process are closed: the candidate ends"
+            );
+            self.send(Event::Closed);
+        }
+        Input::Close
+    }
+
     fn loss(&mut self, why: LeaseLost) -> Input {
         self.is_loss_reported = true;
         Input::Lost(why)
@@ -178,6 +193,8 @@ impl Task {
         let wanted = self.machine.wants().call;
         let is_there = self.call.as_ref().map(|(call, _)| call) == wanted.as_ref();
         if !is_there {
+            // A release ends the lease: that is no loss.
+            self.is_loss_reported |= matches!(wanted, Some(Call::Release { .. }));
             self.call = wanted.map(|call| {
                 let future = self.caller.begin(&call, self.seen.as_ref(), &self.holding);
                 (call, Some(future))
@@ -201,6 +218,7 @@ impl Task {
                 self.is_loss_reported = false;
                 Input::Granted
             }
+            Answer::Acquired(Err(AcquireError::Closed)) => self.closed(),
             // Another candidate was faster: no failure of the store.
             Answer::Acquired(Err(AcquireError::Taken { .. })) => Input::CallFailed,
             Answer::Acquired(Err(error)) => self.call_failed(&error),
@@ -373,6 +391,17 @@ async fn another_history(history: &mut watch::Receiver<Option<History>>, term: O
     let is_other =
         |seen: &Option<History>| seen.as_ref().is_some_and(|seen| seen != term.history());
     if history.wait_for(is_other).await.is_err() {
+        pending().await
+    }
+}
+
+/// Waits until the elections are closed.
+async fn is_closed(closed: Option<&mut watch::Receiver<bool>>) {
+    let is_closed = match closed {
+        Some(closed) => closed.wait_for(|is_closed| *is_closed).await.is_ok(),
+        None => false,
+    };
+    if !is_closed {
         pending().await
     }
 }

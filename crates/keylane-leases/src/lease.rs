@@ -122,6 +122,16 @@ impl Lease {
         .await
     }
 
+    /// Ends the lease in this process, as a release does, and does not tell the store:
+    /// [`check`](Self::check) returns [`LeaseLost::Released`] from now on. In the store it is kept
+    /// until it is released or dropped.
+    ///
+    /// For a holder that has to write a last word before another process gets the key, or that
+    /// frees the key in the same write.
+    pub fn give_up(&self) {
+        self.grant.give_up();
+    }
+
     /// Releases the lease in the background, as a drop does: for a lease that others hold too, in
     /// an `Arc`.
     pub fn start_release(&self) {

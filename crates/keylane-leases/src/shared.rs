@@ -147,7 +147,17 @@ impl Shared {
         Ok(answered)
     }
 
-    /// Gives a lease up. Returns `None` if it is not held.
+    /// Ends a lease for its holder. It is renewed until it is released.
+    fn give_up(&self, key: &Bytes, token: Token) {
+        let state = self.state();
+        if state.table.is_held(key, token)
+            && let Some(entry) = state.terms.get(key)
+        {
+            entry.validity.lose(LeaseLost::Released);
+        }
+    }
+
+    /// Releases a lease. Returns `None` if it is not held.
     fn release(&self, key: &Bytes, token: Token) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let claim = state.table.release(key, token)?;
@@ -399,7 +409,12 @@ impl State {
 }
 
 impl Grant {
-    /// Gives the lease up. Returns `None` if it is not held.
+    /// Ends the lease for its holder, and does not tell the store.
+    pub(crate) fn give_up(&self) {
+        self.shared.give_up(&self.key, self.token);
+    }
+
+    /// Releases the lease. Returns `None` if it is not held.
     pub(crate) fn release(&self) -> Option<oneshot::Receiver<()>> {
         self.shared.release(&self.key, self.token)
     }

@@ -291,6 +291,11 @@ impl Table {
         Some(held.ends_at)
     }
 
+    /// Returns whether this owner holds a key under this token.
+    pub fn is_held(&self, key: &Bytes, token: Token) -> bool {
+        self.of(key, token).is_some()
+    }
+
     fn of(&self, key: &Bytes, token: Token) -> Option<&Holding> {
         let held = self.leases.get(key)?.held()?;
         (held.token == token).then_some(held)

@@ -41,13 +41,13 @@ impl ValiditySender {
         }))
     }
 
-    /// Records a grant or a renewal.
+    /// Records a grant or a renewal. One that is lost stays so.
     pub(crate) fn hold(&self, until: Instant) {
         let validity = self.0.borrow();
         validity.until.set(until);
-        let is_held = validity.stage == Stage::Held;
+        let is_new = validity.stage == Stage::Asked;
         drop(validity);
-        if !is_held {
+        if is_new {
             self.0.send_modify(|validity| validity.stage = Stage::Held);
         }
     }

@@ -28,7 +28,7 @@ mod leases;
 pub use leases::RedisLeases;
 
 mod elections;
-pub use elections::{FencedWrite, FencedWriteError, RedisElections};
+pub use elections::{Fence, FenceError, RedisElections};
 
 mod rate;
 pub use rate::{Quota, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};

@@ -16,11 +16,11 @@ use crate::session::Session;
 /// The reason why a fenced write was not done.
 #[non_exhaustive]
 #[derive(Error, Clone, PartialEq, Eq)]
-pub enum FencedError {
+pub enum FenceError {
     /// The lease is no longer held under this token: it was released, has run out, or was granted
     /// anew. Nothing was written. Stop writing.
     #[error("the lease is no longer held under token {0}: nothing was written, stop writing")]
-    NotHeld(Token),
+    Fenced(Token),
     /// ZooKeeper has refused an operation. Nothing was written.
     #[error("operation {at} was refused, and nothing was written: {why}")]
     Refused {
@@ -34,7 +34,7 @@ pub enum FencedError {
     Unknown(#[from] StoreError),
 }
 
-text_in_debug! { FencedError: NotHeld, Refused, Unknown }
+text_in_debug! { FenceError: NotHeld, Refused, Unknown }
 
 /// Why ZooKeeper has refused an operation.
 #[non_exhaustive]
@@ -60,7 +60,7 @@ pub enum Refusal {
 text_in_debug! { Refusal: NoNode, NodeExists, Version, NotEmpty, Other }
 
 /// Operations on any nodes of the servers, which are done together, and only while a lease is held:
-/// made by [`ZooKeeperLeases::fenced`].
+/// made by [`ZooKeeperLeases::fence`].
 ///
 /// A version of `None` is any.
 ///
@@ -70,9 +70,9 @@ text_in_debug! { Refusal: NoNode, NodeExists, Version, NotEmpty, Other }
 /// # async fn pay(
 /// #     leases: &keylane_zookeeper::ZooKeeperLeases,
 /// #     lease: &keylane_leases::Lease,
-/// # ) -> Result<(), keylane_zookeeper::FencedError> {
+/// # ) -> Result<(), keylane_zookeeper::FenceError> {
 /// leases
-///     .fenced("account-7", lease.token())
+///     .fence("account-7", lease.token())
 ///     .set("/balances/account-7", "120", Some(4))
 ///     .create("/payments/p-1", "20")
 ///     .commit()
@@ -82,7 +82,7 @@ text_in_debug! { Refusal: NoNode, NodeExists, Version, NotEmpty, Other }
 /// ```
 #[derive(Debug)]
 #[must_use = "nothing is written before `commit`"]
-pub struct Fenced<'a> {
+pub struct Fence<'a> {
     leases: &'a ZooKeeperLeases,
     key: Bytes,
     token: Token,
@@ -103,8 +103,8 @@ impl ZooKeeperLeases {
     /// not know yet that its lease is over, can write nothing.
     ///
     /// Any process may write so, also one that does not hold the lease itself.
-    pub fn fenced(&self, key: impl Into<Bytes>, token: Token) -> Fenced<'_> {
-        Fenced {
+    pub fn fence(&self, key: impl Into<Bytes>, token: Token) -> Fence<'_> {
+        Fence {
             leases: self,
             key: key.into(),
             token,
@@ -118,15 +118,15 @@ impl ZooKeeperLeases {
     ///
     /// # Errors
     ///
-    /// [`FencedError::NotHeld`] if the lease is not held under this token;
-    /// [`FencedError::Unknown`] if the servers cannot be reached.
-    pub async fn guard(&self, key: impl Into<Bytes>, token: Token) -> Result<String, FencedError> {
+    /// [`FenceError::Fenced`] if the lease is not held under this token;
+    /// [`FenceError::Unknown`] if the servers cannot be reached.
+    pub async fn guard(&self, key: impl Into<Bytes>, token: Token) -> Result<String, FenceError> {
         let session = self.link.session().await?;
         guard(&session, &key.into(), token).await
     }
 }
 
-impl Fenced<'_> {
+impl Fence<'_> {
     /// Adds the creation of a node that outlasts the lease.
     pub fn create(self, path: impl Into<String>, data: impl Into<Bytes>) -> Self {
         self.with(Operation::Create(path.into(), data.into()))
@@ -161,22 +161,22 @@ impl Fenced<'_> {
     ///
     /// # Errors
     ///
-    /// [`FencedError`]: nothing was written, unless it is [`Unknown`](FencedError::Unknown).
+    /// [`FenceError`]: nothing was written, unless it is [`Unknown`](FenceError::Unknown).
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the operations may be done or not, all or none.
-    pub async fn commit(self) -> Result<(), FencedError> {
+    pub async fn commit(self) -> Result<(), FenceError> {
         let session = self.leases.link.session().await?;
         let guard = guard(&session, &self.key, self.token).await?;
         let written = send(&session, &guard, &self.operations)?.await;
         written.map_err(|error| match error {
-            MultiWriteError::OperationFailed { index: 0, .. } => FencedError::NotHeld(self.token),
-            MultiWriteError::OperationFailed { index, source } => FencedError::Refused {
+            MultiWriteError::OperationFailed { index: 0, .. } => FenceError::Fenced(self.token),
+            MultiWriteError::OperationFailed { index, source } => FenceError::Refused {
                 at: index - 1,
                 why: refusal(&source),
             },
-            MultiWriteError::RequestFailed { source } => FencedError::Unknown(store(&source)),
+            MultiWriteError::RequestFailed { source } => FenceError::Unknown(store(&source)),
         })
     }
 }
@@ -186,13 +186,13 @@ fn send<'a>(
     session: &'a Session,
     guard: &str,
     operations: &[Operation],
-) -> Result<impl Future<Output = Result<(), MultiWriteError>> + use<'a>, FencedError> {
+) -> Result<impl Future<Output = Result<(), MultiWriteError>> + use<'a>, FenceError> {
     let mut writer = session.client.new_multi_writer();
     let checked = writer.add_check_version(guard, 0);
     checked.map_err(|error| store(&error))?;
     for (at, operation) in operations.iter().enumerate() {
         let added = add(&mut writer, session, operation);
-        added.map_err(|error| FencedError::Refused {
+        added.map_err(|error| FenceError::Refused {
             at,
             why: refusal(&error),
         })?;
@@ -218,7 +218,7 @@ fn add(
 }
 
 /// Returns the node of the grant with this token.
-async fn guard(session: &Session, key: &Bytes, token: Token) -> Result<String, FencedError> {
+async fn guard(session: &Session, key: &Bytes, token: Token) -> Result<String, FenceError> {
     if let Some(number) = session.book().number(key, token) {
         return Ok(session.paths.grant(&session.guard(number)));
     }
@@ -229,12 +229,12 @@ async fn guard(session: &Session, key: &Bytes, token: Token) -> Result<String, F
     synced.await.map_err(|error| store(&error))?;
     let (data, stat) = match seen.await {
         Ok(seen) => seen,
-        Err(ClientError::NoNode) => return Err(FencedError::NotHeld(token)),
+        Err(ClientError::NoNode) => return Err(FenceError::Fenced(token)),
         Err(error) => return Err(store(&error).into()),
     };
     match LeaseData::decode(&data) {
         Some(data) if stat.czxid.unsigned_abs() == token.0 => Ok(session.paths.grant(&data.guard)),
-        _ => Err(FencedError::NotHeld(token)),
+        _ => Err(FenceError::Fenced(token)),
     }
 }
 

@@ -26,7 +26,7 @@ mod leases;
 pub use leases::ZooKeeperLeases;
 
 mod fence;
-pub use fence::{Fenced, FencedError, Refusal};
+pub use fence::{Fence, FenceError, Refusal};
 
 mod elections;
 

@@ -11,6 +11,7 @@ use zookeeper_client::{Acls, Client, CreateMode, Error, Stat, StateWatcher};
 
 use crate::book::{Book, Due};
 use crate::elections::armed::AllArmed;
+use crate::elections::known::Known;
 use crate::error::{Failed, store};
 use crate::names::Paths;
 use crate::server::ZooKeeper;
@@ -31,6 +32,7 @@ pub(crate) struct Session {
     next: AtomicU64,
     book: Mutex<Book>,
     armed: AllArmed,
+    elections: Known,
     changed: Arc<Notify>,
 }
 
@@ -54,6 +56,7 @@ impl Session {
             next: AtomicU64::new(0),
             book: Mutex::new(Book::new()),
             armed: AllArmed::default(),
+            elections: Known::default(),
             changed: Arc::new(Notify::new()),
         }
     }
@@ -113,6 +116,11 @@ impl Session {
     /// Returns the watches of candidates that do not wait for them now.
     pub(crate) fn armed(&self) -> &AllArmed {
         &self.armed
+    }
+
+    /// Returns what is known of elections without a read.
+    pub(crate) fn elections(&self) -> &Known {
+        &self.elections
     }
 
     /// Forgets a candidate whose node is gone.

@@ -1,6 +1,8 @@
 //! Who is next in an election, and what a candidate watches: pure.
 
-use keylane_leader::store::{CandidateId, Election, TermRecord};
+use std::time::Duration;
+
+use keylane_leader::store::{CandidateId, Election, Holder, TermRecord};
 use keylane_leases::Token;
 
 /// An election, as one read of etcd has seen it.
@@ -64,15 +66,16 @@ impl Board {
         self.candidates.iter().position(|entered| entered.id == *id)
     }
 
-    /// Returns whether the election is not as this candidate has seen it, as far as that matters
-    /// to it.
-    pub(super) fn is_changed(&self, candidate: Option<&CandidateId>, seen: &Election) -> bool {
-        let holder = seen.holder.as_ref().map(|holder| holder.token);
-        let is_other = self.holder != holder || self.term != seen.term;
-        match candidate {
-            Some(id) if self.next() == Some(id) => is_other || seen.next.as_ref() != Some(id),
-            Some(id) => seen.next.as_ref() == Some(id),
-            None => is_other,
+    /// Returns the election as far as it is known without how long the lease lasts.
+    pub(super) fn election(&self) -> Election {
+        Election {
+            holder: self.holder.map(|token| Holder {
+                token,
+                remaining: Duration::ZERO,
+            }),
+            term: self.term.clone(),
+            next: self.next().cloned(),
+            revision: 0,
         }
     }
 
@@ -102,7 +105,7 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use keylane_leader::store::{Holder, Stage};
+    use keylane_leader::store::Stage;
 
     use super::*;
 
@@ -140,18 +143,6 @@ mod tests {
         Target::Other(id(name))
     }
 
-    fn seen(board: &Board) -> Election {
-        Election {
-            holder: board.holder.map(|token| Holder {
-                token,
-                remaining: std::time::Duration::from_secs(1),
-            }),
-            term: board.term.clone(),
-            next: board.next().cloned(),
-            revision: 0,
-        }
-    }
-
     #[test]
     fn the_order_is_that_of_ranks_and_times() {
         assert_eq!(board(None).next(), Some(&id("a")));
@@ -181,21 +172,5 @@ mod tests {
         assert_eq!(board.targets(Some(&id("c"))), [Own, Lease, Record]);
         assert_eq!(board.targets(Some(&id("a"))), [Own, Record, other("c")]);
         assert_eq!(board.targets(Some(&id("b"))), [Own, other("a")]);
-    }
-
-    #[test]
-    fn only_what_matters_is_a_change() {
-        let before = board(None);
-        let seen = seen(&before);
-        let mut free = before.clone();
-        free.holder = None;
-        let chosen = board(Some("c"));
-        for name in ["a", "b", "c"] {
-            assert!(!before.is_changed(Some(&id(name)), &seen), "{name}");
-            assert_eq!(free.is_changed(Some(&id(name)), &seen), name == "a");
-            assert_eq!(chosen.is_changed(Some(&id(name)), &seen), name != "b");
-        }
-        assert!(!before.is_changed(None, &seen));
-        assert!(free.is_changed(None, &seen) && chosen.is_changed(None, &seen));
     }
 }

@@ -43,7 +43,7 @@ use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
 
 use self::desk::Desk;
-use crate::leases::{EtcdLeases, FencedWriter};
+use crate::leases::{EtcdLeases, Fence};
 use crate::link::Connection;
 use crate::server::Etcd;
 
@@ -93,31 +93,31 @@ impl EtcdElections {
         Ok(Self { leases, desk })
     }
 
-    /// Returns the leases of the terms, for their [writers](EtcdLeases::writer).
+    /// Returns the leases of the terms, for their [fences](EtcdLeases::fence).
     pub fn leases(&self) -> &EtcdLeases {
         &self.leases
     }
 
-    /// Returns a writer for a term: etcd refuses its writes when the term has ended, or when etcd
+    /// Returns the fence of a term: etcd refuses writes behind it when the term has ended, or when etcd
     /// is in another history than that of the term. It does not ask etcd.
     ///
     /// # Examples
     ///
     /// ```no_run
     /// use keylane_etcd::etcd_client::{Txn, TxnOp};
-    /// # use keylane_etcd::{EtcdElections, FencedError};
+    /// # use keylane_etcd::{EtcdElections, FenceError};
     /// # use keylane_leader::Term;
     ///
-    /// # async fn step(store: &EtcdElections, term: &Term) -> Result<(), FencedError> {
+    /// # async fn step(store: &EtcdElections, term: &Term) -> Result<(), FenceError> {
     /// let billed = Txn::new().and_then([TxnOp::put("billed-until", "2026-11", None)]);
-    /// store.writer(term).commit(billed).await?;
+    /// store.fence(term).commit(billed).await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn writer(&self, term: &Term) -> FencedWriter {
+    pub fn fence(&self, term: &Term) -> Fence {
         let history = self.leases.core().names.history();
-        let writer = self.leases.writer(term.key(), term.token());
-        writer.and_value(history, term.history().as_str())
+        let fence = self.leases.fence(term.key(), term.token());
+        fence.and_value(history, term.history().as_str())
     }
 }
 

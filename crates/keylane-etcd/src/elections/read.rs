@@ -68,9 +68,8 @@ impl Desk {
         };
         Ok(Election {
             holder,
-            next: board.next().cloned(),
-            term: board.term,
             revision: done.seen.revision.unsigned_abs(),
+            ..board.election()
         })
     }
 

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp};
 use keylane_connector::ErrorKind;
-use keylane_leader::store::{Recorded, TermRecord, after, encode, replaces};
+use keylane_leader::store::{Recorded, Stage, TermRecord, after, encode, replaces};
+use keylane_leases::Token;
 
 use super::desk::{Desk, TRIES};
 use super::read::record;
 use crate::error::EtcdError;
 use crate::leases::calls::{Calls, found};
+use crate::leases::revision;
 
 impl Desk {
     pub(super) async fn record_once(
@@ -54,8 +56,24 @@ impl Desk {
         if let Some(chosen) = chosen {
             writes.push(woken(self.name_of(key, chosen)));
         }
+        if term.stage == Stage::Ended {
+            writes.push(freed(self.core.names.lease(key), term.token));
+        }
         writes
     }
+}
+
+/// Returns the operation that releases the lease of a term, if it is held under its token.
+fn freed(name: Vec<u8>, token: Token) -> TxnOp {
+    TxnOp::txn(
+        Txn::new()
+            .when([Compare::create_revision(
+                name.clone(),
+                CompareOp::Equal,
+                revision(token),
+            )])
+            .and_then([TxnOp::delete(name, None)]),
+    )
 }
 
 /// Returns the operation that wakes a candidate, if it is entered: it writes its key as it is.

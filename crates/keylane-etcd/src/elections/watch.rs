@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use etcd_client::{Event, EventType, Txn, WatchOptions, WatchResponse, WatchStream};
 use keylane_connector::ErrorKind;
-use keylane_leader::store::{CandidateId, Election};
+use keylane_leader::store::{CandidateId, Election, matters};
 use keylane_leases::Token;
 
 use super::board::Target;
@@ -24,7 +24,7 @@ impl Desk {
         let done = calls.txn(Txn::new().and_then(self.reads(key))).await?;
         let from = done.seen.revision + 1;
         let board = self.read(key, done.answers)?.board;
-        if board.is_changed(candidate, seen) {
+        if matters(candidate, seen, &board.election()) {
             return Ok(());
         }
         let targets = board.targets(candidate);

@@ -252,7 +252,7 @@ impl Entry {
 }
 
 /// Returns the revision that is a token.
-pub(super) fn revision(token: Token) -> i64 {
+pub(crate) fn revision(token: Token) -> i64 {
     // No revision is above the highest number, so no key has this token.
     i64::try_from(token.0).unwrap_or(i64::MAX)
 }

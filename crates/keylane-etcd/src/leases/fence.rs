@@ -14,29 +14,29 @@ use crate::leases::book::revision;
 use crate::leases::core::Core;
 
 impl EtcdLeases {
-    /// Returns a writer for the lease of a key under this token. It does not ask etcd.
+    /// Returns the fence of the lease of a key under this token. It does not ask etcd.
     ///
     /// # Examples
     ///
     /// ```no_run
     /// use keylane_etcd::etcd_client::{Compare, CompareOp, Txn, TxnOp};
-    /// # use keylane_etcd::{EtcdLeases, FencedError};
+    /// # use keylane_etcd::{EtcdLeases, FenceError};
     /// # use keylane_leases::Lease;
     ///
-    /// # async fn pay(store: &EtcdLeases, lease: &Lease) -> Result<(), FencedError> {
-    /// let writer = store.writer(lease.key(), lease.token());
+    /// # async fn pay(store: &EtcdLeases, lease: &Lease) -> Result<(), FenceError> {
+    /// let fence = store.fence(lease.key(), lease.token());
     /// let paid = Txn::new()
     ///     .when([Compare::value("balance", CompareOp::Equal, "100")])
     ///     .and_then([TxnOp::put("balance", "93", None)]);
-    /// let answer = writer.commit(paid).await?;
+    /// let answer = fence.commit(paid).await?;
     /// println!("the balance was 100: {}", answer.succeeded());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn writer(&self, key: impl AsRef<[u8]>, token: Token) -> FencedWriter {
+    pub fn fence(&self, key: impl AsRef<[u8]>, token: Token) -> Fence {
         let name = self.core().names.lease(key.as_ref());
         let created = revision(token);
-        FencedWriter {
+        Fence {
             core: Arc::clone(self.core()),
             token,
             fence: vec![Compare::create_revision(name, CompareOp::Equal, created)],
@@ -44,13 +44,13 @@ impl EtcdLeases {
     }
 }
 
-/// Writes to etcd under a lease. etcd executes a write while the lease is held under its token, and
+/// Commits writes to etcd under a lease. etcd executes a write while the lease is held under its token, and
 /// refuses it afterwards: also the late write of a holder that was paused.
 ///
 /// The lease and the writes are in the same etcd. For a target that is elsewhere, give it the
 /// token, and let it refuse a lower one than it has seen.
 #[derive(Clone)]
-pub struct FencedWriter {
+pub struct Fence {
     core: Arc<Core>,
     token: Token,
     /// True while the lease is held under its token.
@@ -60,12 +60,12 @@ pub struct FencedWriter {
 /// The reason why a fenced write was not done.
 #[non_exhaustive]
 #[derive(Clone, Error)]
-pub enum FencedError {
+pub enum FenceError {
     /// The lease is not held under this token any more, or etcd is in another history than that of
     /// the term. Nothing was written.
     #[error("the lease is not held under the token {token}: acquire it again before you write")]
-    Stale {
-        /// The token of the writer.
+    Fenced {
+        /// The token of the fence.
         token: Token,
     },
     /// etcd has not answered, or has refused: the write may be done or not.
@@ -73,9 +73,9 @@ pub enum FencedError {
     Etcd(#[from] EtcdError),
 }
 
-text_in_debug! { FencedError: Stale, Etcd }
+text_in_debug! { FenceError: Stale, Etcd }
 
-impl FencedWriter {
+impl Fence {
     /// Returns the token of the lease.
     pub fn token(&self) -> Token {
         self.token
@@ -96,20 +96,20 @@ impl FencedWriter {
     ///
     /// # Errors
     ///
-    /// [`FencedError::Stale`] if the lease has ended; [`FencedError::Etcd`] without an answer.
+    /// [`FenceError::Fenced`] if the lease has ended; [`FenceError::Etcd`] without an answer.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the write may be done or not, also later, but only while the lease
     /// is held.
-    pub async fn commit(&self, txn: Txn) -> Result<TxnResponse, FencedError> {
+    pub async fn commit(&self, txn: Txn) -> Result<TxnResponse, FenceError> {
         let fenced = Txn::new().when(self.fence.clone());
         let fenced = fenced.and_then([TxnOp::txn(txn)]);
         let connection = self.core.link.connection().await?;
         let mut kv = connection.client().kv_client();
         let answer = connection.ask(kv.txn(fenced)).await?;
         if !answer.succeeded() {
-            return Err(FencedError::Stale { token: self.token });
+            return Err(FenceError::Fenced { token: self.token });
         }
         match answer.op_responses().pop() {
             Some(TxnOpResponse::Txn(answer)) => Ok(answer),
@@ -118,9 +118,9 @@ impl FencedWriter {
     }
 }
 
-impl fmt::Debug for FencedWriter {
+impl fmt::Debug for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedWriter")
+        f.debug_struct("Fence")
             .field("token", &self.token)
             .finish_non_exhaustive()
     }

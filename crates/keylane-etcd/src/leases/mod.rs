@@ -21,8 +21,8 @@ mod fence;
 mod release;
 mod renew;
 
-pub(crate) use book::CarrierId;
-pub use fence::{FencedError, FencedWriter};
+pub(crate) use book::{CarrierId, revision};
+pub use fence::{Fence, FenceError};
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ const FEWEST: usize = 3;
 /// # Tokens
 ///
 /// The token of a lease is the `create_revision` of its key. Revisions rise with each change of
-/// etcd's data, so tokens rise over all keys. [`writer`](Self::writer) has etcd itself compare it.
+/// etcd's data, so tokens rise over all keys. [`fence`](Self::fence) has etcd itself compare it.
 ///
 /// # Cancel safety
 ///

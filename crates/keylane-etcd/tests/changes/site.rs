@@ -7,7 +7,7 @@ use futures::future::join_all;
 use keylane_etcd::etcd_client::{
     Client, ConnectOptions, GetOptions, SortOrder, SortTarget, Txn, TxnOp,
 };
-use keylane_etcd::{Etcd, EtcdElections, FencedError};
+use keylane_etcd::{Etcd, EtcdElections, FenceError};
 use keylane_leader::Term;
 use testkit_processes::elections::{Answer, Candidacy, Cut, Sink, Site, WORKERS, Write, Written};
 use testkit_servers::EtcdKind;
@@ -85,9 +85,9 @@ impl Sink for Keys {
     async fn fenced(&self, term: &Term, write: Write) -> Answer {
         let put = TxnOp::put(format!("{FENCED}{write}"), "", None);
         let put = Txn::new().and_then([put]);
-        match self.elections.writer(term).commit(put).await {
+        match self.elections.fence(term).commit(put).await {
             Ok(_) => Answer::Accepted,
-            Err(FencedError::Stale { .. }) => Answer::Refused,
+            Err(FenceError::Fenced { .. }) => Answer::Refused,
             Err(_) => Answer::Unknown,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_etcd::etcd_client::{Client, GetOptions, Txn, TxnOp};
-use keylane_etcd::{Etcd, EtcdElections, FencedError};
+use keylane_etcd::{Etcd, EtcdElections, FenceError};
 use keylane_leader::{Candidate, Career, Elections, End, Office, Term};
 use keylane_leases::Owner;
 use keylane_testkit::scenario::until_async as until;
@@ -21,13 +21,13 @@ struct Billing {
 }
 
 impl Career for Billing {
-    type Error = FencedError;
+    type Error = FenceError;
 
-    async fn inaugurate(&mut self, term: &Term) -> Result<(), FencedError> {
+    async fn inaugurate(&mut self, term: &Term) -> Result<(), FenceError> {
         self.write(term).await
     }
 
-    async fn step(&mut self, term: &Term) -> Result<(), FencedError> {
+    async fn step(&mut self, term: &Term) -> Result<(), FenceError> {
         sleep(Duration::from_millis(20)).await;
         self.write(term).await
     }
@@ -39,11 +39,11 @@ impl Career for Billing {
 }
 
 impl Billing {
-    async fn write(&self, term: &Term) -> Result<(), FencedError> {
+    async fn write(&self, term: &Term) -> Result<(), FenceError> {
         let name = format!("{}/{}", self.target, Owner::random());
         let write = TxnOp::put(name, term.token().to_string(), None);
         let txn = Txn::new().and_then([write]);
-        self.store.writer(term).commit(txn).await.map(drop)
+        self.store.fence(term).commit(txn).await.map(drop)
     }
 }
 

@@ -70,7 +70,8 @@ async fn elections_conform() {
     each_kind(async |kind: EtcdKind| {
         let server = shared(kind).await;
         let store = elections(&server.url(), &new_namespace());
-        conformance::check(store, SHORTEST).await;
+        conformance::check(store.clone(), SHORTEST).await;
+        conformance::check_end(store).await;
     })
     .await;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane_etcd::etcd_client::{Client, Compare, CompareOp, GetOptions, Txn, TxnOp};
-use keylane_etcd::{EtcdLeases, FencedError};
+use keylane_etcd::{EtcdLeases, FenceError};
 use keylane_leases::error::LeaseLost;
 use keylane_leases::store::LeaseStore;
 use keylane_leases::{Leases, Owner, Settings, Token};
@@ -35,32 +35,32 @@ async fn etcd_refuses_the_writes_of_an_older_term() {
         let (first, second) = (Owner::random(), Owner::random());
         let target = format!("{namespace}-target");
         let old = granted(&store, &first, "key", LONG).await;
-        let old_writer = store.writer("key", old.token);
-        old_writer.commit(put(&target, "old")).await.unwrap();
+        let old_fence = store.fence("key", old.token);
+        old_fence.commit(put(&target, "old")).await.unwrap();
         // Renewals change the key, and not the term.
         let mut shorter = old.clone();
         shorter.ttl = LONG / 2;
         assert_eq!(store.renew(&first, &[shorter]).await, Ok(vec![true]));
-        old_writer.commit(put(&target, "old again")).await.unwrap();
+        old_fence.commit(put(&target, "old again")).await.unwrap();
 
         store
             .release(&first, std::slice::from_ref(&old))
             .await
             .unwrap();
-        let stale = old_writer.commit(put(&target, "free")).await;
-        let Err(FencedError::Stale { token }) = stale else {
+        let stale = old_fence.commit(put(&target, "free")).await;
+        let Err(FenceError::Fenced { token }) = stale else {
             panic!("{kind}: {stale:?}");
         };
         assert_eq!(token, old.token);
 
         let new = granted(&store, &second, "key", LONG).await;
-        let new_writer = store.writer("key", new.token);
-        let stale = old_writer.commit(put(&target, "stale")).await;
-        assert!(matches!(stale, Err(FencedError::Stale { .. })), "{stale:?}");
-        new_writer.commit(put(&target, "new")).await.unwrap();
+        let new_fence = store.fence("key", new.token);
+        let stale = old_fence.commit(put(&target, "stale")).await;
+        assert!(matches!(stale, Err(FenceError::Fenced { .. })), "{stale:?}");
+        new_fence.commit(put(&target, "new")).await.unwrap();
         for wrong in [Token(0), Token(new.token.0 + 1), Token(u64::MAX)] {
-            let stale = store.writer("key", wrong).commit(put(&target, "x")).await;
-            assert!(matches!(stale, Err(FencedError::Stale { .. })), "{stale:?}");
+            let stale = store.fence("key", wrong).commit(put(&target, "x")).await;
+            assert!(matches!(stale, Err(FenceError::Fenced { .. })), "{stale:?}");
         }
         let found = operator.get(target, None).await.unwrap();
         assert_eq!(found.kvs()[0].value(), b"new", "{kind}");
@@ -75,36 +75,36 @@ async fn a_fenced_write_has_its_own_comparisons() {
         let (store, owner) = (store(&server.url(), &namespace), Owner::random());
         let target = format!("{namespace}-target");
         let claim = granted(&store, &owner, "key", LONG).await;
-        let writer = store.writer("key", claim.token);
+        let fence = store.fence("key", claim.token);
         let once = || {
             Txn::new()
                 .when([Compare::create_revision(&*target, CompareOp::Equal, 0)])
                 .and_then([TxnOp::put(&*target, "1", None)])
                 .or_else([TxnOp::get(&*target, None)])
         };
-        assert!(writer.commit(once()).await.unwrap().succeeded(), "{kind}");
-        let answer = writer.commit(once()).await.unwrap();
+        assert!(fence.commit(once()).await.unwrap().succeeded(), "{kind}");
+        let answer = fence.commit(once()).await.unwrap();
         assert!(!answer.succeeded() && answer.op_responses().len() == 1);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_writer_of_an_ended_lease_is_refused_whatever_ended_it() {
+async fn a_fence_of_an_ended_lease_is_refused_whatever_ended_it() {
     each_kind(async |kind| {
         let (server, namespace) = (shared(kind).await, new_namespace());
         let (store, mut operator) = (store(&server.url(), &namespace), client(server).await);
         let leases = Leases::open(store.clone()).unwrap();
         let lease = leases.acquire("key", Duration::from_secs(6)).await.unwrap();
-        let writer = store.writer(lease.key(), lease.token());
-        writer.commit(put("any", "1")).await.unwrap();
+        let fence = store.fence(lease.key(), lease.token());
+        fence.commit(put("any", "1")).await.unwrap();
         let name = format!("{namespace}/keylane/leases/kkey");
         let found = operator.get(name, None).await.unwrap();
         operator.lease_revoke(found.kvs()[0].lease()).await.unwrap();
         // Before the holder knows it.
-        let stale = writer.commit(put("any", "2")).await;
+        let stale = fence.commit(put("any", "2")).await;
         assert!(
-            matches!(stale, Err(FencedError::Stale { .. })),
+            matches!(stale, Err(FenceError::Fenced { .. })),
             "{kind}: {stale:?}"
         );
         assert_eq!(lease.lost().await, LeaseLost::TakenOver);
@@ -232,15 +232,15 @@ async fn write(
     std::thread::sleep(Duration::from_millis(20));
     let number = Owner::random();
     let (name, value) = (format!("writes-{key}/{number}"), token.to_string());
-    let writer = store.writer(format!("key {key}"), token);
+    let fence = store.fence(format!("key {key}"), token);
     let mut client = client.clone();
     let writes = tokio::spawn(async move {
         if !is_fenced {
             return client.put(name, value, None).await.is_ok();
         }
-        match writer.commit(put(&name, &value)).await {
+        match fence.commit(put(&name, &value)).await {
             Ok(_) => true,
-            Err(FencedError::Stale { .. }) => false,
+            Err(FenceError::Fenced { .. }) => false,
             Err(error) => panic!("{error}"),
         }
     });

@@ -1,7 +1,7 @@
 //! Users: what they may do, and errors that say what is wrong.
 
 use keylane_etcd::etcd_client::{Client, ConnectOptions, Permission, PermissionType};
-use keylane_etcd::{ErrorKind, Etcd, EtcdLeases, FencedError};
+use keylane_etcd::{ErrorKind, Etcd, EtcdLeases, FenceError};
 use keylane_leases::Owner;
 use keylane_leases::store::{LeaseStore, Wish};
 use testkit_servers::EtcdKind;
@@ -79,11 +79,11 @@ async fn a_user_needs_the_rights_of_the_namespace_and_no_more() {
             );
         }
 
-        let denied = right.writer("key", claim.token);
+        let denied = right.fence("key", claim.token);
         let write = keylane_etcd::etcd_client::TxnOp::put("elsewhere", "1", None);
         let txn = keylane_etcd::etcd_client::Txn::new().and_then([write]);
         match denied.commit(txn).await {
-            Err(FencedError::Etcd(error)) => assert_eq!(error.kind(), ErrorKind::Denied),
+            Err(FenceError::Etcd(error)) => assert_eq!(error.kind(), ErrorKind::Denied),
             // It does not check the rights of a transaction in another one.
             Ok(_) => assert_eq!(kind, EtcdKind::Etcd34),
             other => panic!("{kind}: {other:?}"),

@@ -248,3 +248,46 @@ fn all_that_is_not_async_works_outside_a_runtime() {
     assert_eq!(office.resign(), Err(CommandError::Over));
     drop(run(&elections, "c", &log));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_reader_misses_no_event() {
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    let elections = process(&store);
+    let a = run(&elections, "a", &log);
+    log.until("a executes").await;
+    let b = run(&elections, "b", &log);
+    // The candidate has run for long before the first call.
+    tokio::time::sleep(5 * SECOND).await;
+    let mut events = b.events();
+    assert!(matches!(events.next().await, Some(Event::Leader(_))));
+    a.close().await;
+    until(&mut events, |event| matches!(event, Event::Inaugurated(_))).await;
+    // Another one reads from now on.
+    let mut later = b.events();
+    b.close().await;
+    assert!(matches!(later.next().await, Some(Event::Leaving(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn candidates_end_when_their_elections_are_closed() {
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    let elections = process(&store);
+    let a = run(&elections, "a", &log);
+    log.until("a executes").await;
+    let b = run(&elections, "b", &log);
+    let _c = run(&process(&store), "c", &log);
+    tokio::time::sleep(SECOND).await;
+    let mut events = [a.events(), b.events()];
+    elections.close().await;
+    for events in &mut events {
+        until(events, |event| *event == Event::Closed).await;
+        until(events, |event| *event == Event::Over).await;
+    }
+    assert_eq!(log.count("a hands over"), 1);
+    log.until("c executes").await;
+    assert_eq!(log.count("b inaugurates"), 0);
+    // One that is started later ends at once.
+    let late = run(&elections, "d", &log);
+    late.over().await;
+    assert_eq!(late.events().next().await, Some(Event::Closed));
+}

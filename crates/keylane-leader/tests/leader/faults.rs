@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane_leader::{Event, Lost};
+use keylane_leader::error::LeaseLost;
+use keylane_leader::{Career, End, Event, Lost, Stop, Term};
+use tokio::time::Instant;
 
 use crate::support::{Act, Faulty, Log, SECOND, Script, candidate, process, run, until};
 
@@ -136,23 +138,24 @@ async fn a_store_in_another_history_ends_the_term() {
     log.until("a executes under 2").await;
 }
 
+/// A career that keeps its terms.
+#[derive(Clone, Default)]
+struct Keeps(Arc<std::sync::Mutex<Vec<Term>>>);
+impl Career for Keeps {
+    type Error = String;
+    async fn inaugurate(&mut self, term: &Term) -> Result<(), String> {
+        self.0.lock().unwrap().push(term.clone());
+        Ok(())
+    }
+    async fn execute(&mut self, _: &Term, stop: Stop) -> Result<(), String> {
+        stop.requested().await;
+        Ok(())
+    }
+    async fn hand_over(&mut self, _: &Term, _: End) {}
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_term_that_is_kept_by_the_user_ends_all_the_same() {
-    use keylane_leader::{Career, End, Stop, Term};
-    #[derive(Clone, Default)]
-    struct Keeps(Arc<std::sync::Mutex<Vec<Term>>>);
-    impl Career for Keeps {
-        type Error = String;
-        async fn inaugurate(&mut self, term: &Term) -> Result<(), String> {
-            self.0.lock().unwrap().push(term.clone());
-            Ok(())
-        }
-        async fn execute(&mut self, _: &Term, stop: Stop) -> Result<(), String> {
-            stop.requested().await;
-            Ok(())
-        }
-        async fn hand_over(&mut self, _: &Term, _: End) {}
-    }
     let (store, log) = (Arc::<Faulty>::default(), Log::default());
     let elections = process(&store);
     let keeps = Keeps::default();
@@ -175,6 +178,39 @@ async fn a_term_that_is_kept_by_the_user_ends_all_the_same() {
     let terms = keeps.0.lock().unwrap();
     assert!(terms.len() >= 3);
     assert!(terms.iter().all(|term| term.check().is_err()));
+}
+
+/// What the record has replaced may be that of another history, in which the last leader is not
+/// known.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_may_have_to_wait_reads_the_history_after_its_record() {
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    store.change(|faults| faults.changes_at_began = true);
+    let built = candidate(&process(&store), "a").lost(Lost::Wait(20 * SECOND));
+    let _a = built.run(Script::new("a", &log)).unwrap();
+    log.until("a executes").await;
+    assert_eq!(log.count("a inaugurates"), 1, "{:?}", log.lines());
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(log.count("a hands over"), 0, "{:?}", log.lines());
+}
+
+/// The store may free the lease with the record of the end, before its answer is there.
+#[tokio::test(start_paused = true)]
+async fn a_term_has_ended_here_before_its_successor_begins() {
+    let (store, log) = (Arc::<Faulty>::default(), Log::default());
+    let keeps = Keeps::default();
+    let a = candidate(&process(&store), "a").run(keeps.clone()).unwrap();
+    let mut events = a.events();
+    until(&mut events, |event| matches!(event, Event::Inaugurated(_))).await;
+    let _b = run(&process(&store), "b", &log);
+    store.change(|faults| faults.ends_in_silence = true);
+    let since = Instant::now();
+    a.resign().unwrap();
+    log.until("b inaugurates").await;
+    assert!(since.elapsed() < SECOND, "no answer is awaited");
+    let terms = keeps.0.lock().unwrap();
+    assert_eq!(terms[0].check(), Err(LeaseLost::Released));
+    assert_eq!(terms[0].remaining(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,7 +283,6 @@ async fn a_record_whose_answer_was_lost_waits() {
 /// Two threads: one stands still, as a process does after SIGSTOP.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_stood_still_does_nothing_more() {
-    use keylane_leader::{Career, End, Stop, Term};
     struct Blocks(Log);
     impl Career for Blocks {
         type Error = String;

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use keylane_leader::error::StoreError;
 use keylane_leader::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Recorded, TermRecord,
+    CandidateId, Election, ElectionStore, Entry, History, Recorded, Stage, TermRecord,
 };
 use keylane_leader::{
     Candidate, CandidateBuilder, Career, Elections, End, Event, Events, Following, MemoryElections,
@@ -214,6 +214,10 @@ pub(crate) struct Faults {
     pub(crate) renews_nothing: bool,
     /// A record is written, and its answer is lost, so many times.
     pub(crate) lost_records: u32,
+    /// The history changes while the beginning of a term is recorded, once.
+    pub(crate) changes_at_began: bool,
+    /// The end of a term is recorded, and its answer never comes.
+    pub(crate) ends_in_silence: bool,
     pub(crate) history: u32,
 }
 
@@ -285,7 +289,17 @@ impl ElectionStore for Faulty {
 
     async fn record(&self, key: &Bytes, term: &TermRecord) -> Result<Recorded, StoreError> {
         self.gate()?;
+        if self.faults().changes_at_began && term.stage == Stage::Began {
+            tokio::time::sleep(SECOND / 100).await;
+            self.change(|faults| {
+                faults.history += 1;
+                faults.changes_at_began = false;
+            });
+        }
         let recorded = self.store.record(key, term).await;
+        if self.faults().ends_in_silence && term.stage == Stage::Ended {
+            std::future::pending::<()>().await;
+        }
         let mut faults = self.faults.lock().unwrap();
         if faults.lost_records > 0 {
             faults.lost_records -= 1;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use keylane_leases::error::AcquireError;
+use keylane_leases::error::{AcquireError, LeaseLost};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Mood, Store, TTL, one, settle, two};
@@ -62,6 +62,21 @@ async fn a_release_that_was_awaited_is_done() {
         here.acquire("key", TTL).await.unwrap().release().await;
         there.try_acquire("key", TTL).await.unwrap().release().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_up_has_ended_here_and_not_in_the_store() {
+    let (store, here, there) = two();
+    let lease = here.acquire("key", TTL).await.unwrap();
+    lease.give_up();
+    assert_eq!(lease.check(), Err(LeaseLost::Released));
+    assert_eq!(lease.held_until(), None);
+    // It is renewed there, and stays over here.
+    sleep(TTL * 2).await;
+    assert!(store.memory.holder(b"key").is_some());
+    assert_eq!(lease.run(async {}).await, Err(LeaseLost::Released));
+    lease.release().await;
+    there.try_acquire("key", TTL).await.unwrap().release().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use keylane_connector::{ErrorKind, lock};
+use keylane_leader::store::Election;
 use redis::aio::{ConnectionLike, PubSubSink, PubSubStream};
 use tokio::sync::broadcast::{self, Receiver, Sender, WeakSender};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::message::parse;
 use super::names::Names;
-use super::sight::{Sight, parse};
 use crate::error::RedisError;
 use crate::link::Link;
 use crate::reconnecting_link::ReconnectingLink;
@@ -110,7 +111,11 @@ impl Feed {
 impl Listener {
     /// Waits until an election becomes so that it concerns the caller. Returns `false` when it is
     /// time to look, whether anything has changed or not.
-    pub(super) async fn hears(&mut self, name: &[u8], concerns: impl Fn(&Sight) -> bool) -> bool {
+    pub(super) async fn hears(
+        &mut self,
+        name: &[u8],
+        concerns: impl Fn(&Election) -> bool,
+    ) -> bool {
         let pause = match self.is_up.load(Ordering::Relaxed) {
             true => SELDOM,
             false => OFTEN,

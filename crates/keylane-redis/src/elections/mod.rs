@@ -3,14 +3,14 @@
 //! An election has four keys, all in the slot of its namespace, and each call is one script that
 //! sees all of them: the lease of the term (as in `leases/`), the record of the last term, which
 //! never expires, the line of candidates, and when their entries end. A script that changes what
-//! others wait for publishes the election as it has become (`sight.rs`), so that those whom it does
+//! others wait for publishes the election as it has become (`message.rs`), so that those whom it does
 //! not concern go on waiting without a look (`feed.rs`).
 
 mod calls;
 mod feed;
-mod fenced;
+mod fence;
+mod message;
 mod names;
-mod sight;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use futures::future::try_join_all;
 use keylane_connector::ConfigError;
 use keylane_leader::ElectionStore;
 use keylane_leader::store::{
-    CandidateId, Election, Entry, History, Recorded, TermRecord, decode, encode,
+    CandidateId, Election, Entry, History, Recorded, TermRecord, decode, encode, matters,
 };
 use keylane_leases::error::StoreError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
@@ -31,9 +31,8 @@ use redis::{Cmd, FromRedisValue, Value};
 
 use self::calls::{ENTER, HISTORY, LOOK, RECORD, RELEASE, WITHDRAW};
 use self::feed::Feed;
-pub use self::fenced::{FencedWrite, FencedWriteError};
+pub use self::fence::{Fence, FenceError};
 use self::names::Names;
-use self::sight::Sight;
 use crate::leases::{RedisLeases, incomprehensible, millis, write_value};
 use crate::link::Link;
 use crate::names::check;
@@ -137,22 +136,22 @@ impl RedisElections {
     /// ```no_run
     /// use keylane_leader::store::History;
     /// use keylane_leases::Token;
-    /// use keylane_redis::{FencedWriteError, RedisElections};
+    /// use keylane_redis::{FenceError, RedisElections};
     ///
     /// /// The namespace of the elections is `{shop}jobs`: these keys are in its slot.
     /// async fn pay(
     ///     store: &RedisElections,
     ///     token: Token,
     ///     history: &History,
-    /// ) -> Result<(), FencedWriteError> {
-    ///     let write = store.fenced("billing", token).history(history);
+    /// ) -> Result<(), FenceError> {
+    ///     let write = store.fence("billing", token).history(history);
     ///     let write = write.command("HINCRBY", "{shop}balances", ["account-7", "-12"]);
     ///     let write = write.command("RPUSH", "{shop}payments", ["account-7 12"]);
     ///     write.run().await
     /// }
     /// ```
-    pub fn fenced(&self, key: impl AsRef<[u8]>, token: Token) -> FencedWrite<'_> {
-        FencedWrite::new(self.leases.link(), self.names.record(key.as_ref()), token)
+    pub fn fence(&self, key: impl AsRef<[u8]>, token: Token) -> Fence<'_> {
+        Fence::new(self.leases.link(), self.names.record(key.as_ref()), token)
     }
 
     /// Runs a script with the keys of an election. Executing it twice does no harm.
@@ -281,12 +280,12 @@ impl ElectionStore for RedisElections {
         candidate: Option<&CandidateId>,
         seen: &Election,
     ) -> Result<(), StoreError> {
-        let (name, seen) = (self.names.record(key), Sight::from(seen));
+        let name = self.names.record(key);
         loop {
             // First it listens, and then it looks.
             let mut listener = self.feed.listen();
-            let now = Sight::from(&self.look(key).await?);
-            let concerns = |now: &Sight| now.concerns(candidate, &seen);
+            let now = self.look(key).await?;
+            let concerns = |now: &Election| matters(candidate, seen, now);
             if concerns(&now) || listener.hears(&name, concerns).await {
                 return Ok(());
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane_leader::Term;
-use keylane_redis::{FencedWriteError, Redis, RedisElections};
+use keylane_redis::{FenceError, Redis, RedisElections};
 use redis::aio::ConnectionManager;
 use tempfile::TempDir;
 use testkit_processes::elections::{Answer, Candidacy, Cut, Sink, Site, WORKERS, Write, Written};
@@ -103,12 +103,12 @@ struct Lists {
 
 impl Sink for Lists {
     async fn fenced(&self, term: &Term, write: Write) -> Answer {
-        let fenced = self.elections.fenced(term.key(), term.token());
+        let fenced = self.elections.fence(term.key(), term.token());
         let fenced = fenced.history(term.history());
         let fenced = fenced.command("RPUSH", FENCED, [write.to_string()]);
         match fenced.run().await {
             Ok(()) => Answer::Accepted,
-            Err(FencedWriteError::Fenced) => Answer::Refused,
+            Err(FenceError::Fenced) => Answer::Refused,
             Err(_) => Answer::Unknown,
         }
     }

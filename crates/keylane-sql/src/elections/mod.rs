@@ -12,8 +12,10 @@
 // - *What a record has replaced is exact.* A call that writes a record has locked its row, and
 //   returns what it found there then: what a new leader does depends on whether the term before it
 //   has ended. So two records never replace the same one.
-// - *Our transactions do not deadlock with each other.* A record locks the row of the term, and
-//   then that of one candidate. To enter, or to withdraw, locks the row of one candidate. To remove
+// - *The end of a term releases its lease* in the same transaction. The announcement of the term is
+//   enough then: it wakes the candidate whose turn it is, which finds the lease free.
+// - *Our transactions do not deadlock with each other.* A record locks the row of the term, then
+//   that of one candidate, then that of the lease. Calls about leases lock no other rows. To enter, or to withdraw, locks the row of one candidate. To remove
 //   candidates that have run out, PostgreSQL passes by the rows that are locked; MySQL locks them
 //   in their order, in a transaction of its own. A fence locks the row of the term only, shared.
 // - *In PostgreSQL each change is announced* by the transaction that makes it (`waiters.rs`). An
@@ -60,7 +62,7 @@ const SHORTEST_POLL: Duration = Duration::from_millis(1);
 ///
 /// In PostgreSQL changes are announced (`LISTEN`), and each makes one candidate look, in whichever
 /// process it is: the one whose turn it may be. Callers that only watch look when there is another
-/// term or stage. The store listens on one connection outside the pool, from the first call of
+/// term or stage, or the lease is released. The store listens on one connection outside the pool, from the first call of
 /// [`changed`](ElectionStore::changed) on. That connection must keep its session: through PgBouncer
 /// in transaction mode nothing is heard. A change that was not heard is found later, by
 /// [`poll`](Self::poll).

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane_leader::store::{CandidateId, Election, Entry, Recorded, TermRecord, after};
+use keylane_leader::store::{
+    CandidateId, Election, Entry, Recorded, Stage, TermRecord, after, matters,
+};
 use keylane_leases::Token;
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySql, MySqlConnection, Row};
@@ -12,7 +14,6 @@ use tokio::time::sleep;
 
 use super::fence::Recent;
 use super::row::{ElectionRow, TermRow, chosen_in, damaged, number_of};
-use super::waiters::matters;
 use crate::again::again;
 use crate::connections::Connections;
 use crate::error::SqlError;
@@ -123,7 +124,11 @@ impl Elections {
         let (stage, chosen) = (number_of(term.stage), chosen_in(term));
         let chosen = chosen.map_or("null".to_owned(), hex);
         let (token, leader) = (term.token, hex(term.leader.as_str()));
-        // The row of the term is locked first, and that of the candidate after it.
+        let freed = match term.stage {
+            Stage::Ended => freed(&id, term.token),
+            Stage::Began | Stage::Leaving => String::new(),
+        };
+        // The row of the term is locked first, then that of the candidate, then that of the lease.
         let text = format!(
             "{BEGIN};
              insert into {{terms}} (id, key_start, token, leader, stage, history)
@@ -136,6 +141,7 @@ impl Elections {
              delete from {{candidates}} where id = {id} and candidate = {leader} and exists (
                 select 1 from {{terms}} where id = {id} and token = {token} and stage = {stage}
              );
+             {freed}
              commit"
         );
         let rows = self.rows(&text).await?;
@@ -212,6 +218,17 @@ impl std::fmt::Debug for Elections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("MySQL")
     }
+}
+
+/// Returns the statement that releases the lease of a term if its end is recorded.
+fn freed(id: &str, token: Token) -> String {
+    let ended = number_of(Stage::Ended);
+    format!(
+        "update {{leases}} set owner = '', runs_out = utc_timestamp(6)
+         where id = {id} and token = {token} and owner <> '' and exists (
+            select 1 from {{terms}} where id = {id} and token = {token} and stage = {ended}
+         );"
+    )
 }
 
 /// Returns the statement that reads an election, all of it at one moment.

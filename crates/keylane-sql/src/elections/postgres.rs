@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane_connector::lock;
-use keylane_leader::store::{CandidateId, Election, Entry, Recorded, TermRecord, after, decode};
+use keylane_leader::store::{
+    CandidateId, Election, Entry, Recorded, TermRecord, after, decode, matters,
+};
 use keylane_leases::Token;
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
@@ -15,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::fence::Recent;
 use super::row::{ElectionRow, TermRow, chosen_in, damaged, number_of};
-use super::waiters::{Turn, Waiters, Waits, matters};
+use super::waiters::{Turn, Waiters, Waits};
 use crate::again::again;
 use crate::connections::Connections;
 use crate::error::SqlError;

@@ -8,22 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use keylane_connector::lock;
-use keylane_leader::store::{CandidateId, Election};
 use tokio::sync::Notify;
 
 use crate::listening::Heard;
-
-/// Returns whether an election differs from what was seen, as far as that matters: to a candidate
-/// if it is the next one, and to one that only watches if there is another term or stage.
-pub(super) fn matters(candidate: Option<&CandidateId>, seen: &Election, now: &Election) -> bool {
-    let Some(candidate) = candidate else {
-        return now.term != seen.term;
-    };
-    let token = |of: &Election| of.holder.as_ref().map(|holder| holder.token);
-    let was_next = seen.next.as_ref() == Some(candidate);
-    let is_same = was_next && now.term == seen.term && token(now) == token(seen);
-    now.next.as_ref() == Some(candidate) && !is_same
-}
 
 /// What was announced of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +43,7 @@ fn read(payload: &str) -> Option<(&str, Change<'_>)> {
 pub(super) enum Waits {
     /// It looks at the election just now.
     All,
-    /// It only watches.
+    /// It only watches: who leads, and that nothing does.
     Terms,
     Turn(Turn),
 }
@@ -75,7 +62,7 @@ impl Waits {
     fn is_woken_by(&self, change: Change<'_>) -> bool {
         let turn = match self {
             Self::All => return true,
-            Self::Terms => return matches!(change, Change::Term { .. }),
+            Self::Terms => return matches!(change, Change::Term { .. } | Change::Free),
             Self::Turn(turn) => turn,
         };
         let is_first = turn.ahead.is_none();
@@ -198,11 +185,7 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures::FutureExt;
-    use keylane_leader::store::{Holder, Stage, TermRecord};
-    use keylane_leases::Token;
 
     use super::*;
 
@@ -237,7 +220,7 @@ mod tests {
         let waiters = Arc::new(Waiters::default());
         let all = fifty(&waiters);
         let changes: [(&str, &[usize]); 11] = [
-            ("e/free", &[0]),
+            ("e/free", &[0, WATCHER]),
             ("e/gone/0", &[1]),
             ("e/gone/30", &[31]),
             ("e/gone/49", &[]),
@@ -282,39 +265,5 @@ mod tests {
         waiters.tell(Heard::Said("e/gone/5"));
         waiting.waits(turn(1, Some(0)));
         assert!(waiting.woken().now_or_never().is_some());
-    }
-
-    #[test]
-    fn only_what_brings_a_turn_matters() {
-        let id = |name: &str| CandidateId::new(name).unwrap();
-        let election = |next: Option<&str>, held: Option<u64>, term: Option<u64>| Election {
-            holder: held.map(|token| Holder {
-                token: Token(token),
-                remaining: Duration::from_secs(token),
-            }),
-            term: term.map(|token| TermRecord {
-                token: Token(token),
-                leader: id("x"),
-                stage: Stage::Began,
-                chosen: None,
-            }),
-            next: next.map(id),
-            revision: 0,
-        };
-        let seen = election(Some("a"), Some(1), Some(1));
-        let cases = [
-            // What is there now, and whether it matters to a, to b, and to one that watches.
-            (seen.clone(), [false, false, false]),
-            (election(Some("b"), Some(1), Some(1)), [false, true, false]),
-            (election(Some("a"), None, Some(1)), [true, false, false]),
-            (election(Some("a"), Some(2), Some(1)), [true, false, false]),
-            (election(Some("a"), Some(1), Some(2)), [true, false, true]),
-            (election(None, None, None), [false, false, true]),
-        ];
-        for (now, [to_a, to_b, to_watcher]) in cases {
-            assert_eq!(matters(Some(&id("a")), &seen, &now), to_a, "{now:?}");
-            assert_eq!(matters(Some(&id("b")), &seen, &now), to_b, "{now:?}");
-            assert_eq!(matters(None, &seen, &now), to_watcher, "{now:?}");
-        }
     }
 }

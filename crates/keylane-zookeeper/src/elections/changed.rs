@@ -1,13 +1,13 @@
 //! The wait for a change.
 
 use bytes::Bytes;
-use keylane_leader::store::{CandidateId, Election, Holder};
-use keylane_leases::Token;
+use keylane_leader::store::{CandidateId, Election, matters};
 use keylane_leases::error::StoreError;
 use zookeeper_client::OneshotWatcher;
 
 use super::armed::Armed;
 use super::lineup::Watches;
+use super::read::read;
 use super::view::View;
 use crate::error::store;
 use crate::session::Session;
@@ -28,21 +28,21 @@ pub(super) async fn changed(
     };
     if let Some(id) = candidate
         && let Some(armed) = session.armed().take(key, id)
-        && !is_changed(&armed.seen, candidate, &armed.watches, seen)
+        && !matters(candidate, seen, &armed.seen)
     {
         session.armed().wait(key, id, armed).await;
         return Ok(());
     }
-    let mut view = View::read(session, key).await?;
+    let mut view = read(session, key).await?;
     loop {
         let watches = watches_of(&view);
-        if is_changed(&view.election(), candidate, &watches, seen) {
+        if matters(candidate, seen, &view.election()) {
             return Ok(());
         }
         let set = set(session, key, &watches).await?;
-        view = View::read(session, key).await?;
+        view = read(session, key).await?;
         let now = view.election();
-        if is_changed(&now, candidate, &watches_of(&view), seen) {
+        if matters(candidate, seen, &now) {
             return Ok(());
         }
         // Otherwise another one is before it now.
@@ -88,20 +88,4 @@ async fn set(
         set.push(watcher);
     }
     Ok(set)
-}
-
-/// Returns whether something has changed that these watches are for.
-fn is_changed(
-    now: &Election,
-    candidate: Option<&CandidateId>,
-    watches: &Watches,
-    seen: &Election,
-) -> bool {
-    let token =
-        |holder: &Option<Holder>| -> Option<Token> { holder.as_ref().map(|holder| holder.token) };
-    // It has become the next one, or is no longer.
-    let is_next = |next: Option<&CandidateId>| candidate.is_some() && next == candidate;
-    is_next(now.next.as_ref()) != is_next(seen.next.as_ref())
-        || watches.record && now.term != seen.term
-        || watches.lease && token(&now.holder) != token(&seen.holder)
 }

@@ -1,6 +1,6 @@
 //! The order of candidates, and what each of them waits for: pure.
 
-use keylane_leader::store::CandidateId;
+use keylane_leader::store::{CandidateId, TermRecord};
 
 use super::candidate::Candidate;
 
@@ -35,6 +35,13 @@ impl Lineup {
 
     pub(super) fn candidates(&self) -> &[Candidate] {
         &self.candidates
+    }
+
+    /// Returns the order after a record was written: its leader is no candidate.
+    pub(super) fn after(mut self, term: &TermRecord) -> Self {
+        self.candidates.retain(|one| one.id != term.leader);
+        self.chosen.clone_from(&term.chosen);
+        self
     }
 
     /// Returns the paths of the nodes of a candidate: usually one.

@@ -12,7 +12,10 @@
 pub(crate) mod armed;
 mod candidate;
 mod changed;
+pub(crate) mod known;
 mod lineup;
+mod read;
+mod record;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -20,20 +23,17 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use keylane_leader::store::{
-    CandidateId, Election, ElectionStore, Entry, History, Recorded, TermRecord, after, encode,
-    replaces,
+    CandidateId, Election, ElectionStore, Entry, History, Recorded, TermRecord,
 };
 use keylane_leases::error::StoreError;
-use zookeeper_client::{CreateMode, Error, MultiWriteError};
+use zookeeper_client::{CreateMode, Error};
 
 use self::candidate::Candidate;
-use self::view::View;
+use self::read::read;
+use self::record::make;
 use crate::error::store;
 use crate::leases::ZooKeeperLeases;
 use crate::session::Session;
-
-/// How often a record that another one changes meanwhile is tried.
-const ROUNDS: usize = 20;
 
 /// How often a candidate looks although nothing has woken it.
 const ENTER_EVERY: Duration = Duration::from_secs(60);
@@ -56,19 +56,29 @@ impl ElectionStore for ZooKeeperLeases {
         // Two calls at a time would both find no candidate, and make two.
         let _one = self.entering.lock().await;
         let session = self.link.session().await?;
-        let view = View::read(&session, key).await?;
+        let view = read(&session, key).await?;
         let is_mine = |one: &&Candidate| one.id == entry.id && one.session == session.id();
         let known = view.lineup.candidates().iter().find(is_mine);
-        let path = match known {
-            Some(mine) => mine.path(&session.paths.election(key)),
-            None => add(&session, key, entry).await?,
+        let mine = known.map(|mine| mine.path(&session.paths.election(key)));
+        let is_new = mine.is_none();
+        let path = match mine {
+            Some(path) => path,
+            None => {
+                // If this is dropped, it is not known whether the candidate is there.
+                session.elections().take(key);
+                add(&session, key, entry).await?
+            }
         };
         session.book().candidate(path, Instant::now() + ttl);
         session.book_changed();
-        match known {
-            Some(_) => Ok(view.election()),
-            None => View::read(&session, key).await.map(|view| view.election()),
-        }
+        let view = if is_new {
+            read(&session, key).await?
+        } else {
+            view
+        };
+        let election = view.election();
+        session.elections().note(key, view);
+        Ok(election)
     }
 
     /// The session says which candidates are there, and each is woken by what it waits for. So they
@@ -79,12 +89,13 @@ impl ElectionStore for ZooKeeperLeases {
 
     async fn look(&self, key: &Bytes) -> Result<Election, StoreError> {
         let session = self.link.session().await?;
-        View::read(&session, key).await.map(|view| view.election())
+        read(&session, key).await.map(|view| view.election())
     }
 
     async fn withdraw(&self, key: &Bytes, candidate: &CandidateId) -> Result<(), StoreError> {
         let session = self.link.session().await?;
-        let view = View::read(&session, key).await?;
+        session.elections().take(key);
+        let view = read(&session, key).await?;
         let folder = session.paths.election(key);
         for path in view.lineup.paths_of(candidate, &folder) {
             session.remove(&path).await?;
@@ -95,14 +106,7 @@ impl ElectionStore for ZooKeeperLeases {
 
     async fn record(&self, key: &Bytes, term: &TermRecord) -> Result<Recorded, StoreError> {
         let session = self.link.session().await?;
-        for _ in 0..ROUNDS {
-            if let Some(recorded) = record(&session, key, term).await? {
-                return Ok(recorded);
-            }
-        }
-        Err(StoreError::new(
-            "the election changes all the time: try again",
-        ))
+        record::record(&session, key, term).await
     }
 
     async fn history(&self) -> Result<History, StoreError> {
@@ -149,61 +153,4 @@ async fn add(session: &Session, key: &Bytes, entry: &Entry) -> Result<String, St
     }
     session.saw(stat.czxid);
     Ok(format!("{prefix}{sequence}"))
-}
-
-/// Makes the node of an election, if there is none.
-async fn make(session: &Session, folder: &str) -> Result<(), StoreError> {
-    let options = CreateMode::Persistent.with_acls(session.acls());
-    match session.client.create(folder, b"", &options).await {
-        Ok(_) | Err(Error::NodeExists) => Ok(()),
-        Err(error) => Err(store(&error)),
-    }
-}
-
-/// Tries to record a term, in one transaction. Returns `None` if the election has changed since it
-/// was read.
-async fn record(
-    session: &Session,
-    key: &Bytes,
-    term: &TermRecord,
-) -> Result<Option<Recorded>, StoreError> {
-    let folder = session.paths.election(key);
-    let view = View::read(session, key).await?;
-    let recorded = after(view.term.as_ref(), term);
-    if recorded == Recorded::Refused || !replaces(view.term.as_ref(), term) {
-        return Ok(Some(recorded));
-    }
-    let Some(version) = view.version else {
-        make(session, &folder).await?;
-        return Ok(None);
-    };
-    let mut writer = session.client.new_multi_writer();
-    let removed = view.lineup.paths_of(&term.leader, &folder);
-    let chosen = term.chosen.iter();
-    let chosen = Vec::from_iter(chosen.flat_map(|to| view.lineup.paths_of(to, &folder)));
-    let mut add = || {
-        writer.add_set_data(&folder, encode(term).as_bytes(), Some(version))?;
-        for path in &removed {
-            writer.add_delete(path, None)?;
-        }
-        // Each candidate watches its own node: the chosen one is woken.
-        for path in chosen.iter().filter(|path| !removed.contains(path)) {
-            writer.add_set_data(path, b"", None)?;
-        }
-        Ok(())
-    };
-    add().map_err(|error| store(&error))?;
-    match writer.commit().await {
-        Ok(_) => {
-            for path in &removed {
-                session.forget_candidate(path);
-            }
-            Ok(Some(recorded))
-        }
-        Err(MultiWriteError::OperationFailed {
-            source: Error::BadVersion | Error::NoNode,
-            ..
-        }) => Ok(None),
-        Err(error) => Err(store(&error.into())),
-    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_leader::Term;
-use keylane_zookeeper::{FencedError, ZooKeeper, ZooKeeperLeases};
+use keylane_zookeeper::{FenceError, ZooKeeper, ZooKeeperLeases};
 use testkit_processes::elections::{Answer, Candidacy, Sink, Write};
 use zookeeper_client::{Acls, Client, CreateMode};
 
@@ -24,10 +24,10 @@ struct Nodes {
 impl Sink for Nodes {
     async fn fenced(&self, term: &Term, write: Write) -> Answer {
         let path = format!("{FENCED}/{}", name(write));
-        let fenced = self.leases.fenced(term.key().clone(), term.token());
+        let fenced = self.leases.fence(term.key().clone(), term.token());
         match fenced.create(path, "").commit().await {
             Ok(()) => Answer::Accepted,
-            Err(FencedError::NotHeld(_)) => Answer::Refused,
+            Err(FenceError::Fenced(_)) => Answer::Refused,
             Err(_) => Answer::Unknown,
         }
     }

@@ -15,5 +15,6 @@ async fn leases_conform() {
 async fn elections_conform() {
     let server = shared().await;
     let store = store(&server.hosts(), &new_root(), LONG);
-    elections::check(store, elections::SHORTEST).await;
+    elections::check(store.clone(), elections::SHORTEST).await;
+    elections::check_end(store).await;
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane_leader::store::{CandidateId, Election, Entry, Stage, TermRecord};
+use keylane_leader::store::{CandidateId, Election, Entry, Recorded, Stage, TermRecord};
+use keylane_leases::Token;
 use keylane_testkit::scenario::{until, until_async};
 use keylane_zookeeper::{ElectionStore, ZooKeeperLeases};
 use tokio::task::JoinSet;
@@ -40,6 +41,32 @@ async fn watches(server: &testkit_servers::ZooKeeper) -> usize {
         .lines()
         .find_map(|line| line.strip_prefix("Total watches:"));
     line.unwrap().parse().unwrap()
+}
+
+/// A record relies on what its session has read last, and is still refused, and exact, if another
+/// one has written since.
+#[tokio::test]
+async fn what_a_session_knows_is_compared_before_it_counts() {
+    let server = shared().await;
+    let root = new_root();
+    let [here, there] = [(); 2].map(|()| store(&server.hosts(), &root, LONG));
+    let term = |token, leader| TermRecord {
+        token: Token(token),
+        leader: id(leader),
+        stage: Stage::Began,
+        chosen: None,
+    };
+    let key = Bytes::from_static(b"billing");
+    enter(&here, "a").await;
+    let other = there.record(&key, &term(9, "b")).await.unwrap();
+    assert_eq!(other, Recorded::Written(None));
+    let older = here.record(&key, &term(7, "a")).await.unwrap();
+    assert_eq!(older, Recorded::Refused);
+    enter(&here, "a").await;
+    let other = there.record(&key, &term(10, "b")).await.unwrap();
+    assert_eq!(other, Recorded::Written(Some(term(9, "b"))));
+    let newer = here.record(&key, &term(11, "a")).await.unwrap();
+    assert_eq!(newer, Recorded::Written(Some(term(10, "b"))));
 }
 
 /// Fifty candidates, each waiting as the library does: it looks again when it is woken.

@@ -1,7 +1,7 @@
 //! Writes that an older term cannot make.
 
 use keylane_leases::Token;
-use keylane_zookeeper::{FencedError, Refusal};
+use keylane_zookeeper::{FenceError, Refusal};
 
 use crate::support::{Process, client, make, new_root, read, shared};
 
@@ -16,7 +16,7 @@ async fn an_older_term_writes_nothing_and_a_newer_one_does() {
     let balance = format!("{root}-balance");
     make(&observer, &balance, "0").await;
     let write = async |by: &Process, token: Token, data: &'static str| {
-        let write = by.store.fenced(KEY, token).set(&balance, data, None);
+        let write = by.store.fence(KEY, token).set(&balance, data, None);
         write.commit().await
     };
 
@@ -27,7 +27,7 @@ async fn an_older_term_writes_nothing_and_a_newer_one_does() {
 
     // The holder believes in its lease, and another one has it.
     here.release(KEY, older).await;
-    let not_held = Err(FencedError::NotHeld(older));
+    let not_held = Err(FenceError::Fenced(older));
     assert_eq!(write(&here, older, "3").await, not_held);
     let newer = there.granted(KEY).await;
     assert!(newer > older);
@@ -40,13 +40,13 @@ async fn an_older_term_writes_nothing_and_a_newer_one_does() {
     let newest = there.granted(KEY).await;
     assert_eq!(
         write(&there, newer, "7").await,
-        Err(FencedError::NotHeld(newer))
+        Err(FenceError::Fenced(newer))
     );
     assert_eq!(write(&there, newest, "8").await, Ok(()));
     let higher = Token(newest.0 + 1);
     assert_eq!(
         write(&here, higher, "9").await,
-        Err(FencedError::NotHeld(higher))
+        Err(FenceError::Fenced(higher))
     );
     assert_eq!(read(&observer, &balance).await, "8");
 }
@@ -79,7 +79,7 @@ async fn the_server_itself_refuses_a_guard_of_an_older_term() {
     let guard = here.store.guard(KEY, newer).await.unwrap();
     assert!(write(&guard, "3").await);
     let gone = here.store.guard(KEY, older).await;
-    assert_eq!(gone, Err(FencedError::NotHeld(older)));
+    assert_eq!(gone, Err(FenceError::Fenced(older)));
     assert_eq!(read(&own, &balance).await, "3");
 }
 
@@ -92,9 +92,9 @@ async fn all_is_written_or_nothing_and_what_was_refused_is_named() {
     let folder = format!("{root}-data");
     make(&observer, &folder, "0").await;
     let token = here.granted(KEY).await;
-    let fenced = || here.store.fenced(KEY, token);
+    let fenced = || here.store.fence(KEY, token);
     let (one, two) = (format!("{folder}/one"), format!("{folder}/two"));
-    let refused = |at, why| Err(FencedError::Refused { at, why });
+    let refused = |at, why| Err(FenceError::Refused { at, why });
 
     fenced().create(&one, "1").commit().await.unwrap();
     let outcome = fenced().create(&two, "2").create(&one, "3").commit().await;
@@ -108,7 +108,7 @@ async fn all_is_written_or_nothing_and_what_was_refused_is_named() {
     let outcome = fenced().set("no path", "2", None).commit().await;
     assert!(matches!(
         outcome,
-        Err(FencedError::Refused {
+        Err(FenceError::Refused {
             at: 0,
             why: Refusal::Other(_)
         })

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keylane_leader::store::{CandidateId, Election, Entry};
+use keylane_leader::store::{CandidateId, Election, Entry, Recorded, Stage, TermRecord};
 use keylane_zookeeper::{ElectionStore, ZooKeeperLeases};
 use tokio::time::timeout;
 
-use crate::support::{PATIENCE, TIMEOUT, new_root, store};
+use crate::support::{LONG, PATIENCE, Process, TIMEOUT, new_root, own, store};
 
 static KEY: Bytes = Bytes::from_static(b"billing");
 
@@ -47,8 +47,8 @@ async fn received(server: &testkit_servers::ZooKeeper) -> u32 {
 /// packets, and to set watches as many again.
 #[tokio::test]
 async fn a_candidate_at_rest_only_reads() {
-    let server = testkit_servers::ZooKeeper::start().await.unwrap();
-    let store = store(&server.hosts(), &new_root(), TIMEOUT);
+    let server = own().await;
+    let store = store(&server.hosts(), &new_root(), LONG);
     enter(&store, "a").await;
     let mut seen = enter(&store, "b").await;
     // Long enough for the watches to be set.
@@ -77,4 +77,34 @@ async fn a_candidate_at_rest_only_reads() {
     assert!(!is_woken(&store, &seen, TIMEOUT / 4).await);
     store.withdraw(&KEY, &id("b")).await.unwrap();
     assert!(is_woken(&store, &seen, PATIENCE).await);
+}
+
+/// To enter takes nine packets, and the grant two. The rest is one for the beginning of the term, and
+/// one for its end, which releases the lease too: what this session knows is not read again.
+#[tokio::test]
+async fn a_term_is_recorded_and_released_without_a_read() {
+    let server = own().await;
+    let process = Process::new(&server.hosts(), &new_root());
+    let store = &process.store;
+    let before = received(&server).await;
+    for _ in 0..ROUNDS {
+        enter(store, "a").await;
+        let token = process.granted("billing").await;
+        for stage in [Stage::Began, Stage::Ended] {
+            let term = TermRecord {
+                token,
+                leader: id("a"),
+                stage,
+                chosen: None,
+            };
+            let recorded = store.record(&KEY, &term).await.unwrap();
+            assert!(matches!(recorded, Recorded::Written(_)));
+        }
+        process.release("billing", token).await;
+        assert_eq!(store.look(&KEY).await.unwrap().holder, None);
+    }
+    let packets = received(&server).await - before;
+    // With the last look four more, and now and then one of the session.
+    let most = (9 + 2 + 1 + 1 + 4) * ROUNDS + ROUNDS / 2;
+    assert!(packets < most, "{packets} packets for {ROUNDS} terms");
 }

@@ -1,5 +1,6 @@
--- Records a term, and removes its leader from the candidates. ARGV: the token, the leader, and the
--- stage of the term, and its record. Returns whether it was refused, and the record before.
+-- Records a term, and removes its leader from the candidates. The end of a term also ends its
+-- lease. ARGV: the token, the leader, and the stage of the term, and its record. Returns whether it
+-- was refused, and the record before.
 local token, leader, stage, record = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local ORDER = { began = 0, leaving = 1, ended = 2 }
 
@@ -25,5 +26,9 @@ forget()
 call('SET', term, record)
 call('ZREM', line, leader)
 call('ZREM', ends, leader)
+local held = stage == 'ended' and call('GET', lease)
+if held and string.match(held, '^%d+') == token then
+  call('DEL', lease)
+end
 publish()
 return { 0, was }

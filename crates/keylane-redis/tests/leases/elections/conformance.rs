@@ -13,7 +13,8 @@ async fn check(store: RedisElections) {
     let store = Arc::new(store);
     let leases = keylane_leases::conformance::check(store.clone());
     let elections = conformance::check(store.clone(), conformance::SHORTEST);
-    tokio::join!(leases, elections);
+    let end = conformance::check_end(store.clone());
+    tokio::join!(leases, elections, end);
 }
 
 async fn conforms(kind: RedisKind) {

@@ -3,19 +3,19 @@
 use keylane_leader::ElectionStore;
 use keylane_leader::store::{History, Stage};
 use keylane_leases::Token;
-use keylane_redis::{FencedWriteError, Redis, RedisElections};
+use keylane_redis::{FenceError, Redis, RedisElections};
 use testkit_servers::{RedisCluster, RedisKind};
 
 use super::{Place, elections};
 use crate::support::{each_kind, execute, new_namespace, own, shared};
 
-async fn write(place: &Place, token: u64, key: &str, value: &str) -> Result<(), FencedWriteError> {
-    let write = place.store.fenced(&place.key, Token(token));
+async fn write(place: &Place, token: u64, key: &str, value: &str) -> Result<(), FenceError> {
+    let write = place.store.fence(&place.key, Token(token));
     write.command("SET", key, [value]).run().await
 }
 
-fn is_fenced(result: &Result<(), FencedWriteError>) -> bool {
-    matches!(result, Err(FencedWriteError::Fenced))
+fn is_fenced(result: &Result<(), FenceError>) -> bool {
+    matches!(result, Err(FenceError::Fenced))
 }
 
 /// An older leader was paused, and writes when the next one has begun. Its write without the fence
@@ -116,7 +116,7 @@ async fn a_write_in_another_history_is_refused() {
         place.record(7, "a", Stage::Began).await;
         let history = place.store.history().await.unwrap();
         let add = async |history: &History| {
-            let write = place.store.fenced("jobs", Token(7)).history(history);
+            let write = place.store.fence("jobs", Token(7)).history(history);
             write.command("RPUSH", "list", ["x"]).run().await
         };
         add(&history).await.unwrap();
@@ -141,7 +141,7 @@ async fn all_commands_of_a_write_are_executed() {
         place.record(7, "a", Stage::Began).await;
         let key = |end: &str| format!("{namespace}-{end}");
         let words = (0..3_000).map(|number| format!("{number} \r\n\0"));
-        let write = place.store.fenced("jobs", Token(7));
+        let write = place.store.fence("jobs", Token(7));
         let write = write.command("RPUSH", key("list"), words);
         let write = write.command("INCR", key("count"), [""; 0]);
         let write = write.command("HSET", key("hash"), [&b"field"[..], &[0, 255]]);
@@ -152,21 +152,18 @@ async fn all_commands_of_a_write_are_executed() {
         let length = execute(server, &format!("HSTRLEN {} field", key("hash"))).await;
         assert_eq!([list, count, length], ["3000", "2", "2"], "{kind}");
         // No command is a command, too: it asks whether the term goes on.
-        place.store.fenced("jobs", Token(7)).run().await.unwrap();
-        assert!(is_fenced(&place.store.fenced("jobs", Token(8)).run().await));
+        place.store.fence("jobs", Token(7)).run().await.unwrap();
+        assert!(is_fenced(&place.store.fence("jobs", Token(8)).run().await));
 
-        let write = place.store.fenced("jobs", Token(7));
+        let write = place.store.fence("jobs", Token(7));
         let many = write.command("RPUSH", key("list"), (0..4_000).map(|n| n.to_string()));
         let error = many.run().await.unwrap_err();
         assert!(error.to_string().contains("too many words"), "{error}");
-        let write = place.store.fenced("jobs", Token(7));
+        let write = place.store.fence("jobs", Token(7));
         let write = write.command("SET", key("last"), ["written"]);
         let write = write.command("INCR", key("list"), [""; 0]);
         let error = write.run().await.unwrap_err();
-        assert!(
-            matches!(error, FencedWriteError::Redis(_)),
-            "{kind}: {error}"
-        );
+        assert!(matches!(error, FenceError::Redis(_)), "{kind}: {error}");
         assert!(error.to_string().contains("WRONGTYPE"), "{kind}: {error}");
         // As it is documented: what was before that command stays.
         let last = execute(server, &format!("GET {}", key("last"))).await;

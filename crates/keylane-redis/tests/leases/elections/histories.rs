@@ -3,7 +3,7 @@
 use keylane_leader::ElectionStore;
 use keylane_leader::store::{History, Stage};
 use keylane_leases::Token;
-use keylane_redis::{FencedWriteError, RedisElections};
+use keylane_redis::{FenceError, RedisElections};
 use keylane_testkit::scenario::until_async;
 use testkit_servers::{Redis, RedisCluster, RedisKind};
 
@@ -55,9 +55,9 @@ async fn a_promoted_replica_is_in_another_history() {
         let seen = there.look().await.term.unwrap();
         assert_eq!(seen.token, Token(old), "{kind}: the newest term is lost");
         for token in [old, new] {
-            let write = there.store.fenced("jobs", Token(token)).history(&was);
+            let write = there.store.fence("jobs", Token(token)).history(&was);
             let written = write.command("SET", "value", ["x"]).run().await;
-            let is_fenced = matches!(written, Err(FencedWriteError::Fenced));
+            let is_fenced = matches!(written, Err(FenceError::Fenced));
             assert!(is_fenced, "{kind}: {written:?}");
         }
         // The one that was cut off does not know it, and goes on.
@@ -146,7 +146,7 @@ async fn a_user_who_may_not_ask_has_one_history() {
         let history = history(&place.store).await;
         assert_eq!(history.as_str(), "unknown", "{kind}");
         place.record(7, "a", Stage::Began).await;
-        let write = place.store.fenced("jobs", Token(7)).history(&history);
+        let write = place.store.fence("jobs", Token(7)).history(&history);
         write.command("SET", "value", ["x"]).run().await.unwrap();
     })
     .await;

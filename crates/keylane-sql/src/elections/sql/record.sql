@@ -19,6 +19,11 @@ with written as (
     delete from {candidates} candidates
     using written
     where written.is_ours and candidates.id = $1 and candidates.candidate = $4
+), freed as (
+    update {leases} leases
+    set owner = '', runs_out = clock_timestamp()
+    from written
+    where written.is_ours and $5 = 2 and leases.id = $1 and leases.token = $3 and leases.owner <> ''
 )
 select replaced,
        case when is_ours then pg_notify($7, $8 || '/term/' || $4 || '/' || coalesce($6, ''))::text end as told

@@ -21,6 +21,7 @@ async fn conforms(kind: Kind) {
     let place = Place::new(kind).await;
     let store = Arc::new(elections(&place).await);
     conformance::check(store.clone(), SHORTEST).await;
+    conformance::check_end(store.clone()).await;
     // The leases are those of any store.
     keylane_leases::conformance::check(store).await;
 }

@@ -18,7 +18,7 @@ use crate::reconnecting_link::ReconnectingLink;
 const MOST_WORDS: usize = 4_000;
 
 /// Commands that the server executes only if the term is still the last one of its election:
-/// [`RedisElections::fenced`](crate::RedisElections::fenced).
+/// [`RedisElections::fence`](crate::RedisElections::fence).
 ///
 /// The record of the term and the commands are in one script. So once the next leader has recorded
 /// its term, no write of this one is executed, however late it comes. The same is true once this
@@ -37,7 +37,7 @@ const MOST_WORDS: usize = 4_000;
 ///   cut off and does not know it goes on with its own data, and executes writes that are lost
 ///   with it.
 #[must_use = "nothing is written before `run`"]
-pub struct FencedWrite<'a> {
+pub struct Fence<'a> {
     link: &'a ReconnectingLink,
     /// The key of the record.
     record: Vec<u8>,
@@ -52,7 +52,7 @@ pub struct FencedWrite<'a> {
 /// Why a fenced write failed.
 #[non_exhaustive]
 #[derive(Clone, Error)]
-pub enum FencedWriteError {
+pub enum FenceError {
     /// The term is over, or the server is in another history. Nothing was written.
     #[error("the term is over: stop leading")]
     Fenced,
@@ -61,9 +61,9 @@ pub enum FencedWriteError {
     Redis(#[from] RedisError),
 }
 
-text_in_debug! { FencedWriteError: Fenced, Redis }
+text_in_debug! { FenceError: Fenced, Redis }
 
-impl<'a> FencedWrite<'a> {
+impl<'a> Fence<'a> {
     pub(super) fn new(link: &'a ReconnectingLink, record: Vec<u8>, token: Token) -> Self {
         Self {
             link,
@@ -102,15 +102,15 @@ impl<'a> FencedWrite<'a> {
     ///
     /// # Errors
     ///
-    /// [`FencedWriteError::Fenced`] if the term is over: nothing was written, and the caller must
-    /// stop leading. [`FencedWriteError::Redis`] if the server cannot be reached; if it refuses a
+    /// [`FenceError::Fenced`] if the term is over: nothing was written, and the caller must
+    /// stop leading. [`FenceError::Redis`] if the server cannot be reached; if it refuses a
     /// command, after it has executed those before it; and for more than 4,000 words in all, where
     /// each command counts two words more than stand behind its key.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the commands are executed as a whole, later, or not at all.
-    pub async fn run(self) -> Result<(), FencedWriteError> {
+    pub async fn run(self) -> Result<(), FenceError> {
         if self.words.len() > MOST_WORDS {
             let what = "a fenced write has too many words: split it";
             return Err(RedisError::new(ErrorKind::TooLarge, what).into());
@@ -125,14 +125,14 @@ impl<'a> FencedWrite<'a> {
         let run = async |link: &mut Link| FENCED.run(link, arguments).await;
         match self.link.with(run).await? {
             true => Ok(()),
-            false => Err(FencedWriteError::Fenced),
+            false => Err(FenceError::Fenced),
         }
     }
 }
 
-impl fmt::Debug for FencedWrite<'_> {
+impl fmt::Debug for Fence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FencedWrite")
+        f.debug_struct("Fence")
             .field("token", &self.token)
             .field("commands", &self.keys.len())
             .finish_non_exhaustive()
