@@ -71,7 +71,8 @@ impl Elections {
         })
     }
 
-    /// Ends all terms, and grants no more. Close the candidates before: they hand over then.
+    /// Ends all terms, and grants no more. Close the candidates before: they hand over then, while
+    /// they still have their term. Candidates that are left hand over without it, and leave.
     ///
     /// # Cancel safety
     ///
