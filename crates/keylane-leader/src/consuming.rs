@@ -109,14 +109,15 @@ where
         }
     }
 
-    async fn hand_over(&mut self, term: &Term, _: End) {
+    async fn hand_over(&mut self, term: &Term, why: End) {
         let Some((kept, intake)) = self.running.take() else {
             return;
         };
         // Without a term nothing may be done any more: what has not started goes back.
+        // In another history the lease may go on, but its token means nothing there.
         let limit = match term.check() {
-            Ok(()) => self.drain_within,
-            Err(_) => Duration::ZERO,
+            Ok(()) if why != End::OtherHistory => self.drain_within,
+            _ => Duration::ZERO,
         };
         let report = intake.stop().within(limit).await;
         tracing::info!(token = %term.token(), %report, "the leader has stopped to consume");

@@ -74,8 +74,8 @@ impl Elections {
         })
     }
 
-    /// Ends all terms, and grants no more. The candidates end: their terms are lost, so close them
-    /// before, and they hand over in order.
+    /// Ends all terms, and grants no more. Close the candidates before: they hand over then, while
+    /// they still have their term. Candidates that are left hand over without it, and leave.
     ///
     /// # Cancel safety
     ///

@@ -33,11 +33,11 @@ pub enum Event {
     Renewed,
     /// The term ends, for this reason. `hand_over` is called, after `execute` has stopped.
     Leaving(End),
-    /// `prepare` or `inaugurate` has failed.
+    /// `prepare`, `inaugurate` or `hand_over` has failed, or `execute` after it was asked to stop.
     Failed {
         /// The name of the method.
         method: &'static str,
-        /// Its error, or the message of its panic.
+        /// Its error, the message of its panic, or that it took longer than its limit.
         error: String,
     },
     /// The term has ended, and this candidate stands again.

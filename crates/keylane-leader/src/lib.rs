@@ -48,6 +48,7 @@ pub mod conformance;
 pub mod error;
 
 mod calls;
+mod guarded;
 mod machine;
 mod orders;
 mod task;

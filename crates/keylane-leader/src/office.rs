@@ -155,7 +155,7 @@ impl CandidateBuilder {
     ///
     /// [`CandidateError`] for a setting that is out of range.
     pub fn run(mut self, career: impl Career) -> Result<Office, CandidateError> {
-        self.settings.check()?;
+        self.settings = self.settings.checked()?;
         let Some(id) = CandidateId::new(self.id.clone()) else {
             return Err(CandidateError::Id(self.id));
         };

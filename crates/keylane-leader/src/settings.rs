@@ -20,6 +20,9 @@ pub enum Lost {
     Wait(Duration),
 }
 
+/// The longest limit: a time and `Duration::MAX` have no sum.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// The settings of a candidate, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -52,7 +55,26 @@ impl Settings {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), CandidateError> {
+    /// Returns these settings with limits that a clock can reach.
+    pub(crate) fn checked(mut self) -> Result<Self, CandidateError> {
+        self.check()?;
+        for limit in [
+            &mut self.prepare_limit,
+            &mut self.inaugurate_limit,
+            &mut self.stop_limit,
+            &mut self.hand_over_limit,
+            &mut self.retry,
+            &mut self.longest_pause,
+        ] {
+            *limit = FAR.min(*limit);
+        }
+        if let Lost::Wait(grace) = &mut self.lost {
+            *grace = FAR.min(*grace);
+        }
+        Ok(self)
+    }
+
+    fn check(&self) -> Result<(), CandidateError> {
         if !(SHORTEST_TTL..=LONGEST_TTL).contains(&self.ttl) {
             return Err(CandidateError::Ttl(self.ttl));
         }

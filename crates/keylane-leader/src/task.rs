@@ -1,21 +1,19 @@
 //! The task of a candidate: carries out what the machine wants.
 
-use std::any::Any;
 use std::fmt;
 use std::future::{Future, pending};
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use keylane_leases::error::{AcquireError, LeaseLost, StoreError};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::calls::{Answer, Caller, Holding, sight_of};
-use crate::career::{Career, Following, Stop, Term};
+use crate::career::{Career, End, Following, Stop, Term};
 use crate::events::Event;
+use crate::guarded::Guarded;
 use crate::machine::{Call, Input, Machine, Name, Outcome, Phase};
 use crate::orders::{Order, Orders};
 use crate::store::{Election, History};
@@ -95,7 +93,7 @@ impl Task {
         term: Option<&Term>,
         future: impl Future<Output = Result<(), E>>,
     ) {
-        let guarded = AssertUnwindSafe(future).catch_unwind();
+        let guarded = Guarded::new(future);
         let mut runs = pin!(async {
             match term {
                 Some(term) => term.lease().run(guarded).await,
@@ -107,9 +105,7 @@ impl Task {
                 biased;
                 ended = &mut runs => {
                     let input = match ended {
-                        Ok(Ok(Ok(()))) => Input::PhaseEnded(Outcome::Ok),
-                        Ok(Ok(Err(error))) => Input::PhaseEnded(Outcome::Failed(error.to_string())),
-                        Ok(Err(panic)) => Input::PhaseEnded(Outcome::Panicked(message_of(&*panic))),
+                        Ok(outcome) => Input::PhaseEnded(outcome),
                         Err(why) => self.loss(why),
                     };
                     return self.apply(input);
@@ -281,7 +277,7 @@ impl Task {
         }
         let ending = self.machine.end().cloned();
         if let Some(why) = ending.filter(|why| Some(why) != was_ending.as_ref()) {
-            tracing::info!(candidate = %self.caller.entry.id, %why, "the leader is leaving");
+            self.log_end(&why);
             self.send(Event::Leaving(why));
         }
         self.report(before, self.machine.name());
@@ -289,6 +285,16 @@ impl Task {
             stop.send_replace(true);
         }
         self.arrange();
+    }
+
+    fn log_end(&self, why: &End) {
+        let candidate = &self.caller.entry.id;
+        match why {
+            End::Failed(_) | End::Panicked(_) | End::Lost(_) | End::OtherHistory => {
+                tracing::warn!(%candidate, %why, "the leader is leaving");
+            }
+            _ => tracing::info!(%candidate, %why, "the leader is leaving"),
+        }
     }
 
     /// Reports that the state is another one.
@@ -351,10 +357,13 @@ impl Task {
 
     /// Returns which method has failed, and why, if this input says so.
     fn failure(&self, input: &Input) -> Option<(&'static str, String)> {
-        let method = match self.machine.wants().phase? {
+        let wants = self.machine.wants();
+        let method = match wants.phase? {
             Phase::Prepare => "prepare",
             Phase::Inaugurate => "inaugurate",
-            Phase::Execute => return None,
+            // Without a request to stop, it is why the term ends.
+            Phase::Execute if !wants.stop => return None,
+            Phase::Execute => "execute",
             Phase::HandOver(_) => "hand_over",
         };
         match input {
@@ -377,7 +386,10 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // Also if its runtime has ended. The lease is released as it is dropped.
+        // Also if its runtime has ended. The user may still have the term.
+        if let Some(lease) = self.holding.lease() {
+            lease.start_release();
+        }
         self.orders.set(Name::Over);
         self.leader.send_replace(None);
     }
@@ -404,10 +416,4 @@ async fn is_closed(closed: Option<&mut watch::Receiver<bool>>) {
     if !is_closed {
         pending().await
     }
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it has no message").to_owned()
 }

@@ -87,6 +87,7 @@ pub(crate) fn tell(sender: &watch::Sender<Option<Following>>, leader: Option<Fol
 
 async fn follow(elections: Elections, key: Bytes, sender: watch::Sender<Option<Following>>) {
     let store = elections.store();
+    let mut failures = 0_u64;
     loop {
         let followed = async {
             let seen = within(store.look(&key)).await?;
@@ -98,10 +99,20 @@ async fn follow(elections: Elections, key: Bytes, sender: watch::Sender<Option<F
                 () = sleep(again) => Ok(()),
             }
         };
+        let followed = tokio::select! {
+            followed = followed => followed,
+            () = sender.closed() => return,
+        };
+        let Err(error) = followed else {
+            failures = 0;
+            continue;
+        };
+        failures += 1;
+        if failures.is_power_of_two() {
+            tracing::warn!(%error, failures, "an election cannot be followed, will retry");
+        }
         tokio::select! {
-            result = followed => if result.is_err() {
-                sleep(PAUSE).await;
-            },
+            () = sleep(PAUSE) => {}
             () = sender.closed() => return,
         }
     }

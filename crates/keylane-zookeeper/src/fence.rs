@@ -34,7 +34,7 @@ pub enum FenceError {
     Unknown(#[from] StoreError),
 }
 
-text_in_debug! { FenceError: NotHeld, Refused, Unknown }
+text_in_debug! { FenceError: Fenced, Refused, Unknown }
 
 /// Why ZooKeeper has refused an operation.
 #[non_exhaustive]

@@ -73,7 +73,7 @@ pub enum FenceError {
     Etcd(#[from] EtcdError),
 }
 
-text_in_debug! { FenceError: Stale, Etcd }
+text_in_debug! { FenceError: Fenced, Etcd }
 
 impl Fence {
     /// Returns the token of the lease.

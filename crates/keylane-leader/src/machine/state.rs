@@ -1,5 +1,6 @@
 //! The states, and what follows from each input.
 
+use keylane_leases::error::LeaseLost;
 use tokio::time::Instant;
 
 use super::input::{Call, Input, Outcome, Phase, Sight, Succession, Wants};
@@ -184,6 +185,8 @@ impl Machine {
     /// Takes an input, and goes to the next state. An input that does not fit is ignored: it is
     /// late.
     pub(crate) fn on(&mut self, input: Input, now: Instant) {
+        // Elections that are closed grant nothing more.
+        self.is_closing |= input == Input::Lost(LeaseLost::Closed);
         let state = std::mem::replace(&mut self.state, State::Over);
         self.state = match (state, input) {
             (State::Over, _) => State::Over,
@@ -236,8 +239,12 @@ impl Machine {
     fn prepare(&mut self, standing: Standing, until: Instant, input: Input, now: Instant) -> State {
         if matches!(input, Input::PhaseEnded(_)) || until <= now {
             self.is_prepared = true;
-            // It may be its turn by now.
-            return State::Candidate(Standing::Looking);
+            return match input {
+                // It may be its turn by now.
+                Input::PhaseEnded(_) | Input::Tick => State::Candidate(Standing::Looking),
+                // The answer to its call: the same call would not be made again.
+                input => self.stand(standing, input, now),
+            };
         }
         if let Input::Looked(sight) = input {
             // It waits for the end of `prepare`, also if the lease is free.
@@ -295,10 +302,12 @@ impl Machine {
             (Taking::Running(until), Input::Tick) if until <= now => {
                 return self.fail(Step::released(true, None));
             }
-            (_, Input::Lost(_)) => return self.rest(now),
-            (taking, Input::OtherHistory | Input::Resign(_)) => {
+            (_, Input::Lost(_)) => return self.after_term(now),
+            // Its token means nothing there: a record under it could refuse all later ones.
+            (_, Input::OtherHistory) => return leaving(Step::released(false, None)),
+            (taking, Input::Resign(to)) => {
                 let is_orderly = matches!(taking, Taking::Running(_));
-                return leaving(Step::released(is_orderly, None));
+                return leaving(Step::released(is_orderly, to));
             }
             (taking, _) => taking,
         };

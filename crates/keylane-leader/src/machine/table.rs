@@ -152,3 +152,38 @@ fn a_fenced_candidate_waits_for_no_lost_leader() {
     let waiting = reached(Lost::Wait(GRACE));
     assert!(waiting.iter().any(|(label, _)| label == "Inaugurating"));
 }
+
+/// Returns whether this input is the answer to this call.
+fn answers(input: &Input, call: &Call) -> bool {
+    matches!(
+        (call, input),
+        (Call::Look, Input::Looked(_) | Input::CallFailed)
+            | (Call::Watch, Input::Changed | Input::CallFailed)
+            | (Call::Acquire, Input::Granted | Input::CallFailed)
+            | (Call::Begin, Input::Began(_) | Input::CallFailed)
+            | (Call::Release { .. } | Call::Withdraw, Input::Done)
+    )
+}
+
+/// The task makes no call again that it has made: so the machine must not wait for one.
+#[test]
+fn a_call_that_is_answered_is_not_waited_for() {
+    let now = Instant::now();
+    let late = Duration::from_secs(100);
+    for (label, machine) in reached(Lost::Wait(GRACE)) {
+        let Some(call) = machine.wants().call else {
+            continue;
+        };
+        for (name, input, _) in inputs(now) {
+            for after in [Duration::ZERO, late] {
+                if !answers(&input, &call) {
+                    continue;
+                }
+                let mut machine = machine.clone();
+                machine.on(input.clone(), now + after);
+                let wants = machine.wants().call;
+                assert_ne!(wants, Some(call.clone()), "{label}: {name}, {after:?}");
+            }
+        }
+    }
+}

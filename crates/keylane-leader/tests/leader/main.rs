@@ -7,5 +7,6 @@ mod changes;
 mod consuming;
 mod faults;
 mod lessons;
+mod odd;
 mod phases;
 mod support;
