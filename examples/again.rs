@@ -14,8 +14,8 @@ const KILLED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A process that runs this program. It is killed when this is dropped, which waits for its end.
 ///
-/// Its input is a pipe that ends with this process, however that ends: a program that reads it to its
-/// end does not outlive its parent.
+/// Its input is a pipe that ends with this process, however that ends: a program that reads it to
+/// its end does not outlive its parent.
 #[derive(Debug)]
 pub struct Again {
     child: Child,
@@ -28,7 +28,8 @@ pub type Said = Lines<BufReader<ChildStdout>>;
 impl Again {
     /// Starts this program with one argument, and returns what it says.
     ///
-    /// It is in a process group of its own: Ctrl-C is for the parent, which ends its processes itself.
+    /// It is in a process group of its own: Ctrl-C is for the parent, which ends its processes
+    /// itself.
     ///
     /// # Errors
     ///

@@ -4,7 +4,8 @@ use std::future::pending;
 
 use tokio::signal;
 
-/// Waits for Ctrl-C, or for what a service manager sends. If neither can be heard, it never returns.
+/// Waits for Ctrl-C, or for what a service manager sends. If neither can be heard, it never
+/// returns.
 ///
 /// # Panics
 ///

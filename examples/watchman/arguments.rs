@@ -10,9 +10,9 @@ use crate::words::Store;
 
 /// One leader of three processes bills every account once a second
 ///
-/// The leader is killed, paused until another one leads, cut off from the store, and resigns, in turn.
-/// A timeline shows who led when, and how long there was no bill. At the end, each account must have
-/// been billed once for each second.
+/// The leader is killed, paused until another one leads, cut off from the store, and resigns, in
+/// turn. A timeline shows who led when, and how long there was no bill. At the end, each account
+/// must have been billed once for each second.
 ///
 /// Exit status: 0 if it was, 1 if not, 2 if it could not run.
 #[derive(Debug, Parser)]
@@ -34,7 +34,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
     accounts: u32,
 
-    /// In which order the faults come after the first round, and when: the same seed, the same faults
+    /// In which order the faults come after the first round, and when: the same seed, the same
+    /// faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 

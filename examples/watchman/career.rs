@@ -21,8 +21,8 @@ use crate::words::{Bill, Job, Word, Written};
 /// How long it takes to work a bill out.
 const WORK: Duration = Duration::from_millis(250);
 
-/// How long a bill may take to be written before its attempt fails. Longer than a term: what is sent
-/// before a fault is to arrive after it.
+/// How long a bill may take to be written before its attempt fails. Longer than a term: what is
+/// sent before a fault is to arrive after it.
 const WRITE_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long it waits before it writes again.
@@ -89,7 +89,8 @@ impl Desk {
         written
     }
 
-    /// Writes a bill again until the store has answered: without an answer it may be written or not.
+    /// Writes a bill again until the store has answered: without an answer it may be written or
+    /// not.
     async fn written(&self, term: &Term, bill: Bill) -> Written {
         loop {
             let (books, leader) = (&self.books, &self.job.name);
@@ -136,8 +137,9 @@ fn consume(desk: &Arc<Desk>, term: &Term) -> Result<(Lanes, Intake), Failure> {
         .spawn(move |bill: Bill| {
             let (desk, term) = (Arc::clone(&of_handler), of_term.clone());
             async move {
-                // In a task of its own, as what is already on its way to another service: it goes on
-                // when the handler is dropped because the term is lost. The store must refuse it.
+                // In a task of its own, as what is already on its way to another service: it goes
+                // on when the handler is dropped because the term is lost. The store must refuse
+                // it.
                 let written = tokio::spawn(async move { desk.bill(&term, bill).await });
                 match written.await? {
                     Written::Billed | Written::Earlier => Ok::<_, BoxError>(()),

@@ -111,8 +111,8 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Waits until the process has left its term, and what it had begun has ended. Returns how much of
-    /// that was refused.
+    /// Waits until the process has left its term, and what it had begun has ended. Returns how much
+    /// of that was refused.
     async fn arrived(&mut self, token: u64) -> Result<usize, Failure> {
         let since = Instant::now();
         loop {

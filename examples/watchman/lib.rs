@@ -1,9 +1,9 @@
 //! One leader of three processes bills every account once a second, whatever happens to it.
 //!
 //! ```text
-//! cargo run --release --example watchman                        # elections in a ZooKeeper of its own
-//! cargo run --release --example watchman -- --store postgres    # in a PostgreSQL of its own
-//! cargo run --release --example watchman -- --unfenced          # what goes wrong without the fence
+//! cargo run --release --example watchman                      # with a ZooKeeper of its own
+//! cargo run --release --example watchman -- --store postgres  # with a PostgreSQL of its own
+//! cargo run --release --example watchman -- --unfenced        # what goes wrong without the fence
 //! ```
 //!
 //! ```text
@@ -18,11 +18,12 @@
 //!
 //! # Why each process has an inbox of its own
 //!
-//! An embedded inbox is locked by the process that has it open. A paused process keeps its lock, so a
-//! shared inbox would make the next leader wait for the end of the pause. So each process has its own.
-//! What a leader had accepted when it was killed is still there when the process starts again, and it
-//! is handled when that process leads again: by then others have billed it. The store knows the last
-//! period of each account and refuses to bill one twice, and a new leader begins after that period.
+//! An embedded inbox is locked by the process that has it open. A paused process keeps its lock, so
+//! a shared inbox would make the next leader wait for the end of the pause. So each process has its
+//! own. What a leader had accepted when it was killed is still there when the process starts again,
+//! and it is handled when that process leads again: by then others have billed it. The store knows
+//! the last period of each account and refuses to bill one twice, and a new leader begins after
+//! that period.
 //!
 //! | to read | what is in it |
 //! | --- | --- |

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Returns a command that starts the example of this name, as cargo has built it beside the test that
-/// calls this.
+/// Returns a command that starts the example of this name, as cargo has built it beside the test
+/// that calls this.
 ///
 /// # Panics
 ///
@@ -25,9 +25,9 @@ pub fn example(name: &str) -> Command {
 
 /// Returns whether the process of this id runs.
 ///
-/// A process that has ended stays in `/proc`, as a zombie, until its parent has asked for its status.
-/// Where the parent has ended, that is the first process of the system, and in a container it may
-/// never ask.
+/// A process that has ended stays in `/proc`, as a zombie, until its parent has asked for its
+/// status. Where the parent has ended, that is the first process of the system, and in a container
+/// it may never ask.
 pub fn runs(id: &str) -> bool {
     let stat = Path::new("/proc").join(id).join("stat");
     let stat = fs::read_to_string(stat).unwrap_or_default();

@@ -14,8 +14,9 @@ use crate::Failure;
 use crate::judge::Entry;
 use crate::words::{Bill, Written};
 
-/// A process that is paused in the middle of a transaction keeps the row of the term locked, and its
-/// successor waits for it. So the server ends a transaction in which nothing is said for as long.
+/// A process that is paused in the middle of a transaction keeps the row of the term locked, and
+/// its successor waits for it. So the server ends a transaction in which nothing is said for as
+/// long.
 const IDLE: &str = "1s";
 
 /// For bills; the elections take two more.
