@@ -1,4 +1,18 @@
-//! What the examples share: where their logs go.
+//! What the examples share: where their logs go, what they print and draw, and processes that run
+//! the same program.
+
+pub mod say;
+pub mod svg;
+
+#[cfg(unix)]
+mod again;
+#[cfg(unix)]
+pub use again::{Again, Said};
+
+#[cfg(unix)]
+mod stop;
+#[cfg(unix)]
+pub use stop::stop_signal;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::Directive;

@@ -30,7 +30,6 @@ mod designs;
 mod handler;
 mod outcome;
 mod picture;
-mod svg;
 mod table;
 
 use arguments::Arguments;

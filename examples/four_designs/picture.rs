@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::designs::Choice;
 use crate::outcome::Outcome;
-use crate::svg::{Anchor, Svg};
 use crate::table::duration;
 use crate::traffic::{SLOW, Traffic, User};
+use examples::svg::{Anchor, Svg};
 
 /// The scale: below so many milliseconds, and the name of the step. Each is about three times the one
 /// before, so it is logarithmic.

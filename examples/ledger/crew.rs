@@ -1,16 +1,12 @@
 //! The workers: this program once more, in processes that can be killed and paused.
 
 use std::mem::take;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use examples::{Again, Said};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use crate::Failure;
 use crate::place::Place;
@@ -19,10 +15,7 @@ use crate::worker::{Job, Word};
 /// How long a worker may take to finish what it has begun.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the system may take to end processes that are killed.
-const KILLED_WITHIN: Duration = Duration::from_secs(5);
-
-/// All workers. They are killed when this is dropped, which waits for their ends.
+/// All workers. Each is killed when this is dropped, which waits for its end.
 pub(crate) struct Crew {
     place: Place,
     keys: usize,
@@ -34,9 +27,8 @@ pub(crate) struct Crew {
 
 struct Worker {
     name: String,
-    child: Child,
-    /// While it is open, the worker works.
-    input: ChildStdin,
+    /// While its input is open, the worker works.
+    process: Again,
     listener: JoinHandle<()>,
 }
 
@@ -115,25 +107,20 @@ impl Crew {
     pub(crate) async fn kill(&mut self, name: &str) -> Result<(), Failure> {
         let at = self.at(name)?;
         let mut worker = self.workers.remove(at);
-        worker.child.kill().await?;
+        worker.process.kill().await?;
         Ok(worker.listener.await?)
     }
 
     /// Sends `STOP` or `CONT`.
     pub(crate) async fn signal(&self, name: &str, signal: &str) -> Result<(), Failure> {
         let worker = &self.workers[self.at(name)?];
-        let id = worker.child.id().ok_or("it has ended")?.to_string();
-        let sent = Command::new("kill").args(["-s", signal, &id]).status();
-        match sent.await?.success() {
-            true => Ok(()),
-            false => Err(format!("`kill -s {signal}` has failed").into()),
-        }
+        Ok(worker.process.signal(signal).await?)
     }
 
     /// An error if one has ended that should not.
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         for worker in &mut self.workers {
-            if let Some(status) = worker.child.try_wait()? {
+            if let Some(status) = worker.process.ended()? {
                 return Err(format!("{} has ended with {status}", worker.name).into());
             }
         }
@@ -142,18 +129,18 @@ impl Crew {
 
     /// Has all finish what they have begun, and returns what was said by all that ever were.
     pub(crate) async fn stop(mut self) -> Result<Vec<Arc<Tally>>, Failure> {
-        let mut ends = Vec::new();
-        for worker in take(&mut self.workers) {
-            drop(worker.input);
-            ends.push((worker.name, worker.child, worker.listener));
+        let mut workers = take(&mut self.workers);
+        for worker in &mut workers {
+            worker.process.close_input();
         }
-        for (name, mut child, listener) in ends {
-            let status = timeout(PATIENCE, child.wait()).await;
-            let status = status.map_err(|_| format!("{name} does not end"))??;
+        for mut worker in workers {
+            let name = &worker.name;
+            let status = worker.process.wait(PATIENCE).await;
+            let status = status.map_err(|error| format!("{name}: {error}"))?;
             if !status.success() {
                 return Err(format!("{name} has ended with {status}").into());
             }
-            listener.await?;
+            worker.listener.await?;
         }
         Ok(take(&mut self.tallies))
     }
@@ -164,54 +151,25 @@ impl Crew {
     }
 }
 
-/// When it returns, no worker runs any more: what comes after it may say so.
-impl Drop for Crew {
-    fn drop(&mut self) {
-        for worker in &mut self.workers {
-            // It may have ended.
-            let _ = worker.child.start_kill();
-        }
-        let until = Instant::now() + KILLED_WITHIN;
-        for worker in &mut self.workers {
-            while matches!(worker.child.try_wait(), Ok(None)) && Instant::now() < until {
-                sleep(Duration::from_millis(1));
-            }
-        }
-    }
-}
-
 impl Worker {
     async fn start(job: &Job, tally: Arc<Tally>) -> Result<Self, Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .arg("worker")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C is for the demo, which ends its workers itself.
-            .process_group(0)
-            .kill_on_drop(true);
-        let mut child = command.spawn()?;
-        let mut input = child.stdin.take().ok_or("the input is piped")?;
-        let output = child.stdout.take().ok_or("the output is piped")?;
-        let line = serde_json::to_string(job)? + "\n";
-        input.write_all(line.as_bytes()).await?;
-        let mut output = BufReader::new(output).lines();
+        let (mut process, mut output) = Again::start("worker")?;
+        process.tell(&serde_json::to_string(job)?).await?;
         let first = output.next_line().await?;
         if first.as_deref().and_then(word) != Some(Word::Ready) {
-            let status = child.wait().await?;
+            let status = process.wait(PATIENCE).await?;
             let name = &job.name;
             return Err(format!("{name} has not begun ({status}), and says why above").into());
         }
         Ok(Self {
             name: job.name.clone(),
-            child,
-            input,
+            process,
             listener: tokio::spawn(listen(output, tally)),
         })
     }
 }
 
-async fn listen(mut output: Lines<BufReader<ChildStdout>>, tally: Arc<Tally>) {
+async fn listen(mut output: Said, tally: Arc<Tally>) {
     while let Ok(Some(line)) = output.next_line().await {
         if let Some(word) = word(&line) {
             tally.count(word);

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use examples::say::grouped;
+
+use crate::money::money;
 use crate::plan::{Account, Plan};
-use crate::say::{grouped, money};
 
 /// How many transfers or accounts a line names.
 const NAMED: usize = 6;

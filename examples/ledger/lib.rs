@@ -51,12 +51,13 @@ mod watch;
 
 mod progress;
 
-mod say;
+mod money;
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
+use examples::say;
 use tracing_subscriber::EnvFilter;
 
 use arguments::{Arguments, Role};

@@ -5,11 +5,11 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
+use examples::say::{self, grouped};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinHandle;
 use tokio::time::interval;
 
-use crate::say::{self, grouped};
 use crate::watch::Watch;
 
 /// Shows how far it is, until it is dropped.

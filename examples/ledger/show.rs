@@ -1,14 +1,15 @@
 //! The course of a run: workers, a kill, a pause, and the verdict.
 
 use std::fmt::{Display, Write as _};
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use examples::say::{self, grouped, seconds};
+use examples::stop_signal;
 use testkit_servers::{Postgres, ServerError};
-use tokio::signal;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::Failure;
 use crate::arguments::Show;
 use crate::crew::{Crew, Tally};
 use crate::feed::feed;
@@ -16,10 +17,8 @@ use crate::judge::Verdict;
 use crate::place::Place;
 use crate::plan::Plan;
 use crate::progress::Progress;
-use crate::say::{grouped, seconds};
 use crate::watch::{Holdings, Watch};
 use crate::worker::{LOST, TTL};
-use crate::{Failure, say};
 
 const WORKERS: usize = 3;
 
@@ -263,25 +262,6 @@ fn told(tallies: &[Arc<Tally>], elapsed: Duration, is_apart: bool) -> String {
         );
     }
     text
-}
-
-/// Ctrl-C, or what a service manager sends.
-async fn stop_signal() {
-    let pressed = async {
-        if signal::ctrl_c().await.is_err() {
-            pending::<()>().await;
-        }
-    };
-    let terminated = async {
-        match signal::unix::signal(signal::unix::SignalKind::terminate()) {
-            Ok(mut signals) => _ = signals.recv().await,
-            Err(_) => pending().await,
-        }
-    };
-    tokio::select! {
-        () = pressed => {}
-        () = terminated => {}
-    }
 }
 
 #[cfg(test)]

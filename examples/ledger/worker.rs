@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use examples::say;
 use keylane::error::BoxError;
 use keylane::source::Source;
 use keylane::{Dispatcher, OnExhausted, Retry};
@@ -13,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::sleep;
 
+use crate::Failure;
 use crate::book::{book, book_apart};
 use crate::place::Place;
 use crate::transfer::Claimed;
-use crate::{Failure, say};
 
 /// How long the claims of a worker last unless it renews them.
 pub(crate) const TTL: Duration = Duration::from_secs(2);

@@ -302,6 +302,8 @@ fn example(name: String, program: &Executable) -> Job {
     match program.name.as_str() {
         "orders" => _ = command.args(["--check", "--load", "20000"]),
         "ledger" => _ = command.args(["--transfers", "2000"]),
+        // With ZooKeeper: its tests start it with PostgreSQL.
+        "watchman" => _ = command.args(["--rounds", "1"]),
         _ => {}
     }
     Job {

@@ -18,6 +18,9 @@
 mod process;
 pub use process::{Process, end_with_parent, orders, pause_in_turn, told_to_stop};
 
+mod program;
+pub use program::{children, example, runs};
+
 mod journal;
 pub use journal::{Journal, Line, Reader, now};
 

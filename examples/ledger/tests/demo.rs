@@ -1,29 +1,18 @@
 //! The command, as its first reader would start it, with fewer transfers; no terminal is there.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use testkit_processes::{children, example, runs};
 use testkit_servers::Postgres;
 
-/// The example, as cargo has built it beside its tests.
-fn example() -> Command {
-    let test = std::env::current_exe().expect("a test knows where it is");
-    let folder = test.ancestors().nth(2).expect("it lies in `deps`");
-    let program = folder
-        .join("examples/ledger")
-        .with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(
-        program.is_file(),
-        "{} is not there: `cargo test -p ledger` without --test builds it",
-        program.display()
-    );
-    Command::new(program)
-}
-
 fn started(arguments: &[&str]) -> (Output, String) {
-    let output = example().args(arguments).output().expect("it starts");
+    let output = example("ledger")
+        .args(arguments)
+        .output()
+        .expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     (output, said)
 }
@@ -119,7 +108,7 @@ fn a_database_that_cannot_be_used_is_told() {
 #[test]
 fn nothing_is_left_after_an_interruption() {
     let folder = temporary();
-    let mut child = example()
+    let mut child = example("ledger")
         .env("TMPDIR", &folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -146,29 +135,9 @@ fn nothing_is_left_after_an_interruption() {
     std::fs::remove_dir(&folder).expect("it is ours");
 }
 
-/// A process that has ended stays in `/proc`, as a zombie, until its parent has asked for its status. Where
-/// the parent has ended, that is the first process of the system, and in a container it may never ask.
-fn runs(id: &str) -> bool {
-    let stat = Path::new("/proc").join(id).join("stat");
-    let stat = std::fs::read_to_string(stat).unwrap_or_default();
-    // The name of the program comes before the state, and may have spaces and brackets in it.
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
-}
-
 fn temporary() -> PathBuf {
     let name = format!("ledger-test-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir(&folder).expect("it is new");
     folder
-}
-
-/// The processes that this one has started, of whichever thread.
-fn children(id: &str) -> Vec<String> {
-    let threads = std::fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
-    let children = threads
-        .flatten()
-        .map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
-    let children = children.collect::<String>();
-    children.split_whitespace().map(str::to_owned).collect()
 }

@@ -6,13 +6,13 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Writes a line to the standard output.
-pub(crate) fn line(text: impl Display) {
+pub fn line(text: impl Display) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 /// Writes an error and its causes to the standard error.
-pub(crate) fn error(error: &dyn Error) {
+pub fn error(error: &dyn Error) {
     let mut out = io::stderr().lock();
     let _ = writeln!(out, "error: {error}");
     let mut source = error.source();
@@ -22,8 +22,8 @@ pub(crate) fn error(error: &dyn Error) {
     }
 }
 
-/// `1234567` → `1,234,567`.
-pub(crate) fn grouped(number: impl Into<u64>) -> String {
+/// Returns a number with commas: `1234567` → `1,234,567`.
+pub fn grouped(number: impl Into<u64>) -> String {
     let digits = number.into().to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -35,15 +35,8 @@ pub(crate) fn grouped(number: impl Into<u64>) -> String {
     grouped
 }
 
-/// `123456` → `1,234.56`.
-pub(crate) fn money(cents: i64) -> String {
-    let sign = if cents < 0 { "-" } else { "" };
-    let cents = cents.unsigned_abs();
-    format!("{sign}{}.{:02}", grouped(cents / 100), cents % 100)
-}
-
-/// Seconds with one decimal.
-pub(crate) fn seconds(duration: Duration) -> String {
+/// Returns a time in seconds, with one decimal.
+pub fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }
 
@@ -52,11 +45,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_money_are_readable() {
+    fn numbers_are_readable() {
         assert_eq!(grouped(999_u64), "999");
         assert_eq!(grouped(1_234_567_u64), "1,234,567");
-        assert_eq!(money(5), "0.05");
-        assert_eq!(money(-123_456), "-1,234.56");
         assert_eq!(seconds(Duration::from_millis(2_340)), "2.3 s");
     }
 }
