@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use keylane_leader::Term;
-use keylane_zookeeper::{FencedError, Refusal, ZooKeeper, ZooKeeperLeases};
+use keylane_zookeeper::{FenceError, Refusal, ZooKeeper, ZooKeeperLeases};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::Failure;
@@ -90,15 +90,15 @@ impl Nodes {
         bill: Bill,
     ) -> Result<Written, Failure> {
         let before = bill.period.cast_signed() - 1;
-        let fenced = self.leases.fenced(term.key().clone(), term.token());
-        let written = fenced
+        let fence = self.leases.fence(term.key().clone(), term.token());
+        let written = fence
             .set(account(bill.account), "", Some(before))
             .create(self.name(term, leader, bill), "")
             .commit();
         match written.await {
             Ok(()) => Ok(Written::Billed),
-            Err(FencedError::NotHeld(_)) => Ok(Written::Refused),
-            Err(FencedError::Refused {
+            Err(FenceError::Fenced(_)) => Ok(Written::Refused),
+            Err(FenceError::Refused {
                 why: Refusal::Version,
                 ..
             }) => Ok(Written::Earlier),
