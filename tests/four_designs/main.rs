@@ -21,7 +21,7 @@ mod handler;
 mod outcome;
 #[path = "../../examples/four_designs/picture.rs"]
 mod picture;
-#[path = "../../examples/four_designs/svg.rs"]
+#[path = "../../examples/svg.rs"]
 mod svg;
 #[path = "../../examples/four_designs/table.rs"]
 mod table;
