@@ -57,7 +57,12 @@ impl Caller {
     ) -> BoxFuture<'static, Answer> {
         let caller = self.clone();
         match call {
-            Call::Look => Box::pin(async move { Answer::Looked(caller.look().await) }),
+            Call::Look => {
+                // It may ask for the lease next.
+                let is_next = |seen: &Election| seen.next.as_ref() == Some(&self.entry.id);
+                let asks = seen.is_none_or(is_next);
+                Box::pin(async move { Answer::Looked(caller.look(asks).await) })
+            }
             Call::Watch => {
                 let seen = seen.cloned();
                 Box::pin(async move { Answer::Changed(caller.watch(seen).await) })
@@ -88,9 +93,20 @@ impl Caller {
         }
     }
 
-    async fn look(&self) -> Result<Election, StoreError> {
+    /// Enters the candidate. One that may ask for the lease next also reads the history of the
+    /// store: a term that is granted in another history than the known one is given back, and then
+    /// another candidate may be faster.
+    async fn look(&self, asks: bool) -> Result<Election, StoreError> {
         let store = self.elections.store();
-        within(store.enter(&self.key, &self.entry, self.entered_for)).await
+        let enters = within(store.enter(&self.key, &self.entry, self.entered_for));
+        if !asks {
+            return enters.await;
+        }
+        let (seen, history) = tokio::join!(enters, within(store.history()));
+        if let Ok(history) = history {
+            self.elections.saw(history);
+        }
+        seen
     }
 
     async fn watch(&self, seen: Option<Election>) -> Result<(), StoreError> {

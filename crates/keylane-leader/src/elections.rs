@@ -46,7 +46,8 @@ pub struct Elections {
 struct Shared {
     store: Arc<dyn ElectionStore>,
     leases: Leases,
-    history: watch::Receiver<Option<History>>,
+    /// As it was seen last.
+    history: watch::Sender<Option<History>>,
     /// Whether they are closed.
     closed: watch::Sender<bool>,
     runtime: Handle,
@@ -60,18 +61,16 @@ impl Elections {
     /// [`OpenError`] outside a Tokio runtime, or in one without timers.
     pub fn open(store: Arc<dyn ElectionStore>) -> Result<Self, OpenError> {
         let leases = Leases::open_with(Arc::clone(&store) as _, Settings::new())?;
-        let (sender, history) = watch::channel(None);
         let runtime = Handle::current();
-        runtime.spawn(look_at_history(Arc::downgrade(&store), sender));
-        Ok(Self {
-            shared: Arc::new(Shared {
-                store,
-                leases,
-                history,
-                closed: watch::Sender::new(false),
-                runtime,
-            }),
-        })
+        let shared = Arc::new(Shared {
+            store,
+            leases,
+            history: watch::Sender::new(None),
+            closed: watch::Sender::new(false),
+            runtime: runtime.clone(),
+        });
+        runtime.spawn(look_at_history(Arc::downgrade(&shared)));
+        Ok(Self { shared })
     }
 
     /// Ends all terms, and grants no more. Close the candidates before: they hand over then, while
@@ -104,7 +103,11 @@ impl Elections {
 
     /// Returns the history of the store, as it was seen last.
     pub(crate) fn history(&self) -> watch::Receiver<Option<History>> {
-        self.shared.history.clone()
+        self.shared.history.subscribe()
+    }
+
+    pub(crate) fn saw(&self, history: History) {
+        self.shared.saw(history);
     }
 }
 
@@ -121,23 +124,24 @@ pub(crate) fn key_of(election: &str) -> Bytes {
     Bytes::from(format!("leader/{election}"))
 }
 
-async fn look_at_history(store: Weak<dyn ElectionStore>, history: watch::Sender<Option<History>>) {
-    loop {
-        let Some(store) = store.upgrade() else {
-            return;
-        };
+impl Shared {
+    fn saw(&self, history: History) {
+        self.history.send_if_modified(|last| {
+            let is_new = last.as_ref() != Some(&history);
+            *last = Some(history);
+            is_new
+        });
+    }
+}
+
+/// Looks at the history of the store now and then, until nothing uses it any more.
+async fn look_at_history(shared: Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
         // A store that cannot be reached says nothing about its history.
-        if let Ok(Ok(seen)) = timeout(CALL_LIMIT, store.history()).await {
-            history.send_if_modified(|last| {
-                let is_new = last.as_ref() != Some(&seen);
-                *last = Some(seen);
-                is_new
-            });
+        if let Ok(Ok(seen)) = timeout(CALL_LIMIT, shared.store.history()).await {
+            shared.saw(seen);
         }
-        drop(store);
-        tokio::select! {
-            () = sleep(HISTORY_EVERY) => {}
-            () = history.closed() => return,
-        }
+        drop(shared);
+        sleep(HISTORY_EVERY).await;
     }
 }

@@ -208,7 +208,10 @@ impl Task {
                 self.seen = Some(seen);
                 Input::Looked(sight)
             }
-            Answer::Changed(Ok(())) => Input::Changed,
+            Answer::Changed(Ok(())) => {
+                self.seen = None;
+                Input::Changed
+            }
             Answer::Acquired(Ok((lease, history))) => {
                 self.holding = Holding::Lease(lease, history);
                 self.is_loss_reported = false;

@@ -180,6 +180,23 @@ async fn a_term_that_is_kept_by_the_user_ends_all_the_same() {
     assert!(terms.iter().all(|term| term.check().is_err()));
 }
 
+/// A store that was started again has another history, which a candidate looks at once a second.
+#[tokio::test(start_paused = true)]
+async fn a_chosen_successor_is_not_passed_over_because_the_history_is_new() {
+    let (store, log) = (Arc::default(), Log::default());
+    let processes = [(); 3].map(|()| process(&store));
+    let a = run(&processes[0], "a", &log);
+    log.until("a executes").await;
+    let _b = run(&processes[1], "b", &log);
+    let c = run(&processes[2], "c", &log);
+    tokio::time::sleep(10 * SECOND).await;
+    store.change(|faults| faults.history += 1);
+    a.hand_to(c.id()).unwrap();
+    log.until("executes under 2").await;
+    let last = log.lines().pop().unwrap();
+    assert_eq!(last, "c executes under 2");
+}
+
 /// What the record has replaced may be that of another history, in which the last leader is not
 /// known.
 #[tokio::test(start_paused = true)]
