@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use keylane_leases::{Lease, Leases};
 use keylane_leases::error::AcquireError;
 use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
+use keylane_leases::{Lease, Leases};
 use keylane_testkit::scenario::until_async as until;
 use keylane_zookeeper::ElectionStore;
 use testkit_servers::zookeeper::Mode;
