@@ -172,9 +172,9 @@ impl Scene {
         released.unwrap_or_else(|error| panic!("not released: {error}"));
     }
 
-    /// A time to live that every store can grant to a lease.
+    /// A time to live that every store can grant to a lease, and longer than a case takes.
     fn lease_ttl(&self) -> Duration {
-        self.shortest.max(Duration::from_secs(1))
+        self.shortest.max(Duration::from_secs(10))
     }
 
     async fn record(&self, token: u64, leader: &str, stage: Stage) -> Recorded {
