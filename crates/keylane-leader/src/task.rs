@@ -253,7 +253,10 @@ impl Task {
     fn log(&self, answer: Result<(), StoreError>) {
         if let Err(error) = answer {
             let candidate = &self.caller.entry.id;
-            tracing::warn!(%candidate, %error, "a call of a leader that leaves has failed: its lease and its entry run out");
+            tracing::warn!(
+                %candidate, %error,
+                "a call of a leader that leaves has failed: its lease and its entry run out"
+            );
         }
     }
 
