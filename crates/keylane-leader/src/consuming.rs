@@ -28,8 +28,9 @@ pub struct Consuming<F, D> {
 /// When the leader leaves, the intake stops, the messages that are here settle, their acks are
 /// confirmed, and only then the term is released. Messages that take longer than
 /// [`drain_within`](Consuming::drain_within) are handed back to the source. When the term is lost,
-/// what has not started is handed back. An intake that ends by itself is a failure: after a pause
-/// the candidate stands again, and `start` is called anew.
+/// what has not started is handed back, and so it is in another history of the store. An intake
+/// that ends by itself is a failure: after a pause the candidate stands again, and `start` is
+/// called anew.
 ///
 /// # Examples
 ///

@@ -202,9 +202,12 @@ impl Task {
     fn answered(&mut self, answer: Answer) -> Input {
         match answer {
             Answer::Looked(Ok(seen)) => {
-                self.failed_calls = 0;
                 self.show(leader_of(&seen));
                 let sight = sight_of(&seen, &self.caller.entry.id);
+                // One that asks for the lease next has failed until it has it.
+                if !sight.is_next || sight.held_for.is_some() {
+                    self.failed_calls = 0;
+                }
                 self.seen = Some(seen);
                 Input::Looked(sight)
             }
@@ -224,6 +227,7 @@ impl Task {
             Answer::Began(Ok((succession, history))) => {
                 match std::mem::replace(&mut self.holding, Holding::Nothing) {
                     Holding::Lease(lease, before) if before == history => {
+                        self.failed_calls = 0;
                         let id = self.caller.entry.id.clone();
                         self.holding = Holding::Term(Term::new(id, history, lease));
                         Input::Began(succession)
@@ -255,7 +259,7 @@ impl Task {
         if self.failed_calls.is_power_of_two() {
             tracing::warn!(
                 candidate = %self.caller.entry.id, %error, failures = self.failed_calls,
-                "the election store has not answered, will retry"
+                "a call to the election store has failed, will retry"
             );
         }
         Input::CallFailed
@@ -264,7 +268,10 @@ impl Task {
     fn log(&self, answer: Result<(), StoreError>) {
         if let Err(error) = answer {
             let candidate = &self.caller.entry.id;
-            tracing::warn!(%candidate, %error, "the election store has not answered a leader that leaves");
+            tracing::warn!(
+                %candidate, %error,
+                "a call of a leader that leaves has failed: its lease and its entry run out"
+            );
         }
     }
 

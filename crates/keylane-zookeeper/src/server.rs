@@ -47,12 +47,16 @@ impl ZooKeeper {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] if there is none, or if a path follows: the store has a root of its own.
+    /// [`ConfigError`] if there is none, if there is a scheme, as in `zookeeper://`, or if a path
+    /// follows: the store has a root of its own.
     pub fn at(hosts: impl Into<String>) -> Result<Self, ConfigError> {
         let hosts = hosts.into();
         let wrong = |why: &'static str| Err(ConfigError::new("hosts", why));
         if hosts.split(',').any(|host| host.trim().is_empty()) {
             return wrong("must name at least one server, as in `zk-1:2181,zk-2:2181`");
+        }
+        if hosts.contains("://") {
+            return wrong("must have no scheme: write `host:port`, separated by commas");
         }
         if hosts.contains('/') {
             return wrong("must have no path: put it in front of the root of the store");

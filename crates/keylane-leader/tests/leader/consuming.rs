@@ -149,3 +149,25 @@ async fn a_lost_leader_handles_nothing_more() {
     until_left(&server, 0).await;
     b.close().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_in_another_history_starts_nothing_more() {
+    let (store, handled) = (Arc::<Faulty>::default(), Handled::default());
+    let server = ReferenceServer::new(Features::new());
+    publish(&server, 200);
+    let a = consume(&store, &server, &handled, "a", Duration::from_millis(400));
+    until_left(&server, 180).await;
+    store.change(|faults| faults.history += 1);
+    while a.leads() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let count = in_order(&handled);
+    drop(a); // it does not stand again
+    tokio::time::sleep(10 * SECOND).await;
+    // One of each key was under way.
+    let more = in_order(&handled) - count;
+    assert!(
+        more <= 7,
+        "{more} were handled under a token of another history"
+    );
+}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use keylane_leader::error::CommandError;
 use keylane_leader::store::Stage;
 use keylane_leader::{Career, ElectionStore, End, Event, Stop, Term};
 
@@ -248,4 +249,40 @@ async fn nothing_is_recorded_in_another_history() {
     assert_eq!(seen.holder, None);
     assert_eq!(seen.term.unwrap().stage, Stage::Began);
     log.until("a executes under 2").await;
+}
+
+#[test]
+fn handles_outlive_their_runtime() {
+    let log = Log::default();
+    let start = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (first, store) = (start(), Arc::default());
+    let (elections, a, watch) = first.block_on(async {
+        let elections = process(&store);
+        let a = run(&elections, "a", &log);
+        log.until("a executes").await;
+        let watch = elections.watch("billing");
+        (elections, a, watch)
+    });
+    drop(first);
+    // Outside of each runtime.
+    assert!(!a.leads());
+    assert_eq!(a.resign(), Err(CommandError::Over));
+    assert_eq!(a.hand_to(&a.id().clone()), Err(CommandError::Over));
+    let mut events = a.events();
+    let b = run(&elections, "b", &log);
+    let another = elections.watch("billing");
+    drop((watch, another, elections));
+    // In another one.
+    start().block_on(async {
+        assert_eq!(events.next().await, None);
+        let ends = async { (a.over().await, a.close().await, b.close().await) };
+        assert!(tokio::time::timeout(10 * SECOND, ends).await.is_ok());
+        let _c = run(&process(&store), "c", &log);
+        log.until("c executes").await;
+    });
 }

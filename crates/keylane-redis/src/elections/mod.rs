@@ -131,20 +131,20 @@ impl RedisElections {
     /// Begins a write that the server executes only while the term with this token is the last one
     /// of its election, and has not ended.
     ///
+    /// `key` is [that of the term](keylane_leader::Term::key), and not the name of the election.
+    ///
     /// # Examples
     ///
     /// ```no_run
-    /// use keylane_leader::store::History;
-    /// use keylane_leases::Token;
+    /// use keylane_leader::Term;
     /// use keylane_redis::{FenceError, RedisElections};
     ///
     /// /// The namespace of the elections is `{shop}jobs`: these keys are in its slot.
     /// async fn pay(
     ///     store: &RedisElections,
-    ///     token: Token,
-    ///     history: &History,
+    ///     term: &Term,
     /// ) -> Result<(), FenceError> {
-    ///     let write = store.fence("billing", token).history(history);
+    ///     let write = store.fence(term.key(), term.token()).history(term.history());
     ///     let write = write.command("HINCRBY", "{shop}balances", ["account-7", "-12"]);
     ///     let write = write.command("RPUSH", "{shop}payments", ["account-7 12"]);
     ///     write.run().await

@@ -180,6 +180,7 @@ impl SqlElections {
     /// `idle_in_transaction_session_timeout` in PostgreSQL, `idle_transaction_timeout` in MariaDB,
     /// or `wait_timeout` in MySQL.
     ///
+    /// `key` is [that of the term](keylane_leader::Term::key), and not the name of the election.
     /// `history` is the one in which the term was granted: in another history the same token may be
     /// that of another leader. A term that has [ended](keylane_leader::store::Stage::Ended) may not
     /// write, either. The transaction must be in the database of the elections.
@@ -203,7 +204,7 @@ impl SqlElections {
     /// )
     /// ```
     ///
-    /// `$3` is the key of the election, in bytes. This form compares the history in which the term
+    /// `$3` is the [key of the term](keylane_leader::Term::key), in bytes. This form compares the history in which the term
     /// was recorded, and not that of the server. Without the lock (`for share`), a successor could
     /// be recorded, and write, before your transaction is committed.
     ///
@@ -220,16 +221,16 @@ impl SqlElections {
     /// # Examples
     ///
     /// ```no_run
-    /// use keylane_leader::store::History;
-    /// use keylane_leases::Token;
+    /// use keylane_leader::Term;
     /// use keylane_sql::{SqlElections, sqlx};
     ///
     /// # type Error = Box<dyn std::error::Error>;
     /// async fn publish(
-    ///     elections: &SqlElections, pool: &sqlx::PgPool, token: Token, history: &History,
+    ///     elections: &SqlElections, pool: &sqlx::PgPool, term: &Term,
     /// ) -> Result<(), Error> {
     ///     let mut transaction = pool.begin().await?;
-    ///     elections.fence(&mut *transaction, b"billing", token, history).await?;
+    ///     let (key, token, history) = (term.key(), term.token(), term.history());
+    ///     elections.fence(&mut *transaction, key, token, history).await?;
     ///     sqlx::query("update reports set is_public = true").execute(&mut *transaction).await?;
     ///     transaction.commit().await?;
     ///     Ok(())
