@@ -21,8 +21,6 @@ mod handler;
 mod outcome;
 #[path = "../../examples/four_designs/picture.rs"]
 mod picture;
-#[path = "../../examples/four_designs/svg.rs"]
-mod svg;
 #[path = "../../examples/four_designs/table.rs"]
 mod table;
 #[path = "../../examples/four_designs/traffic.rs"]
