@@ -175,6 +175,14 @@ mod tests {
     }
 
     #[test]
+    fn the_last_second_is_judged() {
+        let mut entries = books();
+        let last = entries.pop();
+        let verdict = judged(&entries);
+        assert_eq!(Some(verdict.skipped), last.map(|entry| vec![entry.bill]));
+    }
+
+    #[test]
     fn a_bill_of_an_old_term_is_found() {
         let mut entries = books();
         let late = entries.remove(3);

@@ -18,8 +18,7 @@
 mod process;
 pub use process::{Process, end_with_parent, orders, pause_in_turn, told_to_stop};
 
-mod program;
-pub use program::{children, example, runs};
+pub mod programs;
 
 mod journal;
 pub use journal::{Journal, Line, Reader, now};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use testkit_processes::{children, example, runs};
+use testkit_processes::programs::{children, example, runs};
 use testkit_servers::Postgres;
 
 fn started(arguments: &[&str]) -> (Output, String) {

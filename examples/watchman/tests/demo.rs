@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use keylane_testkit::scenario::until;
-use testkit_processes::{children, example, runs};
+use testkit_processes::programs::{children, example, runs};
 
 fn started(arguments: &[&str]) -> (Output, String) {
     let output = example("watchman").args(arguments).output();
