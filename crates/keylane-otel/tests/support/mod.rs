@@ -1,13 +1,18 @@
 //! Spans that an exporter in memory has seen.
 
+#![allow(
+    dead_code,
+    reason = "two programs of tests share it, and neither uses all of it"
+)]
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylane::source::RawMessage;
 use keylane_otel::Destination;
 use opentelemetry::Value;
-use opentelemetry::trace::{SpanContext, Status, TracerProvider as _};
+use opentelemetry::trace::{SpanContext, SpanKind, Status, TracerProvider as _};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
     InMemorySpanExporter, Sampler, SdkTracer, SdkTracerProvider, Span, SpanData, SpanProcessor,
@@ -126,4 +131,30 @@ pub(crate) fn sent(payload: &'static str) -> RawMessage {
     message.headers.push(header("baggage", "tenant=acme"));
     message.id = Some("orders/3@1200".into());
     message
+}
+
+/// A handler that fails until the flag is set.
+pub(crate) fn fails_until(
+    is_well: &Arc<AtomicBool>,
+) -> impl Fn(RawMessage) -> std::future::Ready<Result<(), &'static str>> + Send + Sync + 'static {
+    let is_well = Arc::clone(is_well);
+    move |_| {
+        std::future::ready(match is_well.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err("not yet"),
+        })
+    }
+}
+
+/// The message was sent, failed, was redriven and succeeded: each attempt is a child of the span
+/// that sent it.
+pub(crate) fn assert_kept(ended: &[SpanData]) {
+    let outcomes: Vec<_> = ended.iter().map(outcome).collect();
+    assert_eq!(outcomes, ["done", "failed", "done"]);
+    let send = &ended[0].span_context;
+    assert_eq!(ended[0].span_kind, SpanKind::Producer);
+    for attempt in &ended[1..] {
+        assert_eq!(attempt.span_context.trace_id(), send.trace_id());
+        assert_eq!(attempt.parent_span_id, send.span_id());
+    }
 }
