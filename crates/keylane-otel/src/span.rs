@@ -40,7 +40,8 @@ pub(crate) struct OpenSpan<L: Fn() -> bool> {
     context: Context,
     /// Whether the deadline is over, asked when the future is dropped.
     is_late: L,
-    /// Whether the future is being polled. If it still is when the span is dropped, it has panicked.
+    /// Whether the future is being polled. If it still is when the span is dropped, it has
+    /// panicked.
     is_polled: bool,
     is_over: bool,
 }

@@ -9,7 +9,7 @@ use super::{Destination, Relation, attribute};
 use crate::names::{AGE, ATTEMPT, BATCH_SIZE, KAFKA_OFFSET, MESSAGE_ID, PARTITION, WAITED};
 use crate::origin::{HasOrigin, Origin};
 
-pub(super) const OPERATION: &str = "process";
+const OPERATION: &str = "process";
 
 impl Destination {
     /// Starts the span of an attempt, and returns the context for its handler. `None` if there are
@@ -72,7 +72,7 @@ impl Destination {
 
     fn span(&self, name: StringValue, attempt: u32) -> SpanBuilder {
         let title = format!("{OPERATION} {name}");
-        let mut attributes = self.attributes(OPERATION, name);
+        let mut attributes = self.attributes_of_consumer(OPERATION, name);
         attributes.push(attribute(ATTEMPT, i64::from(attempt)));
         SpanBuilder::from_name(title)
             .with_kind(SpanKind::Consumer)

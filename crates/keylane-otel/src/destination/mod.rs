@@ -152,11 +152,14 @@ impl Destination {
         attributes.push(attribute(DESTINATION, name));
         attributes.push(attribute(OPERATION, operation));
         attributes.push(attribute(OPERATION_TYPE, operation));
-        if let Some(group) = &self.group
-            && operation != send::OPERATION
-        {
-            attributes.push(attribute(GROUP, group.clone()));
-        }
+        attributes
+    }
+
+    /// The same for a consumer, which may have a group.
+    fn attributes_of_consumer(&self, operation: &'static str, name: StringValue) -> Vec<KeyValue> {
+        let mut attributes = self.attributes(operation, name);
+        let group = self.group.as_ref();
+        attributes.extend(group.map(|group| attribute(GROUP, group.clone())));
         attributes
     }
 

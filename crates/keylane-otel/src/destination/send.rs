@@ -13,7 +13,7 @@ use crate::creation::inject;
 use crate::names::BATCH_SIZE;
 use crate::span::{End, InSpan, OpenSpan};
 
-pub(super) const OPERATION: &str = "send";
+const OPERATION: &str = "send";
 
 impl Destination {
     /// Sends a message in a span, and writes the context of the span into its headers.

@@ -39,7 +39,7 @@ impl Destination {
     fn settling<P>(&self, settled: &[Settlement<P>]) -> Option<Context> {
         let tracer = self.tracer.as_ref()?;
         let acked = settled.iter().filter(|settled| settled.outcome.is_ack());
-        let mut attributes = self.attributes(OPERATION, self.name.clone());
+        let mut attributes = self.attributes_of_consumer(OPERATION, self.name.clone());
         attributes.push(attribute(BATCH_SIZE, whole(settled.len())));
         attributes.push(attribute(ACKED, whole(acked.count())));
         let span = SpanBuilder::from_name(format!("{OPERATION} {}", self.name))
