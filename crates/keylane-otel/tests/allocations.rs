@@ -1,5 +1,7 @@
 //! What a span costs, in allocations for each message.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, Overflow};
 use keylane_otel::{Destination, Relation};

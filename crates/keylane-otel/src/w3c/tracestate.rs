@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_malformed_header_is_none() {
         let many = ["a=1"; MOST_MEMBERS + 1].join(",");
-        assert!(parse(many[4..].as_bytes()).is_some());
+        assert!(parse(&many.as_bytes()[4..]).is_some());
         for header in [&many, "a", "a=", "=1", "a=1=2", "A=1", "a=\u{e9}", "a=1,b"] {
             assert_eq!(parse(header.as_bytes()), None, "{header}");
         }

@@ -1,5 +1,7 @@
 //! What an exporter sees of attempts, sends and settlements.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

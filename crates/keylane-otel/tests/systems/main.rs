@@ -1,5 +1,7 @@
 //! The context of messages through real servers.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
