@@ -1,5 +1,8 @@
 //! The spans of settlements.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use keylane::source::{
     Deliveries, Delivery, Features, RawMessage, Received, Settlement, Source, SourceError,
 };
@@ -9,10 +12,13 @@ use opentelemetry::trace::SpanKind;
 
 use crate::support::{Spans, get, outcome, sent};
 
-/// Hands over this many messages, and ends.
-struct Some(u64);
+/// Hands over some messages, and ends. Counts what it is told of them.
+struct Finite {
+    left: u64,
+    settled: Arc<AtomicUsize>,
+}
 
-impl Source for Some {
+impl Source for Finite {
     type Message = RawMessage;
     type Position = u64;
 
@@ -28,17 +34,18 @@ impl Source for Some {
         &mut self,
         into: &mut Deliveries<RawMessage, u64>,
     ) -> Result<Received<u64>, SourceError> {
-        if self.0 == 0 {
+        if self.left == 0 {
             return Ok(Received::End);
         }
-        while into.room() > 0 && self.0 > 0 {
-            into.push(Delivery::new(sent("250"), self.0));
-            self.0 -= 1;
+        while into.room() > 0 && self.left > 0 {
+            into.push(Delivery::new(sent("250"), self.left));
+            self.left -= 1;
         }
         Ok(Received::Messages)
     }
 
-    async fn settle(&mut self, _: &[Settlement<u64>]) -> Result<(), SourceError> {
+    async fn settle(&mut self, settled: &[Settlement<u64>]) -> Result<(), SourceError> {
+        self.settled.fetch_add(settled.len(), Ordering::SeqCst);
         Ok(())
     }
 }
@@ -52,12 +59,18 @@ async fn settlements_have_spans_only_if_that_is_set() {
             .on_exhausted(OnExhausted::Halt)
             .spawn(|_: RawMessage| async { Ok::<(), std::io::Error>(()) })
             .unwrap();
+        let settled = Arc::new(AtomicUsize::new(0));
+        let source = Finite {
+            left: 3,
+            settled: Arc::clone(&settled),
+        };
         let intake = match is_set {
-            false => dispatcher.consume(Some(3)).unwrap(),
-            true => dispatcher.consume(orders.settle(Some(3))).unwrap(),
+            false => dispatcher.consume(source).unwrap(),
+            true => dispatcher.consume(orders.settle(source)).unwrap(),
         };
         let report = intake.ended().await;
         assert_eq!((report.received, report.acked), (3, 3));
+        assert_eq!(settled.load(Ordering::SeqCst), 3);
         let ended = spans.ended();
         assert_eq!(!ended.is_empty(), is_set);
         let acked = ended.iter().map(|span| get(span, names::ACKED).unwrap());
