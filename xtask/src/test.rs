@@ -37,7 +37,7 @@ const ALONE: &str = "tests/memory";
 const WORKSPACE: &[&str] = &[
     "--workspace",
     "--features",
-    "consume,handler,metrics,spool,tls",
+    "consume,handler,inbox,metrics,spool,tls",
 ];
 
 /// The tests of memory, in a build without `metrics`, which takes more for each message. All other
@@ -47,7 +47,7 @@ const MEMORY: &[&str] = &[
     "--exclude",
     "http_orders",
     "--features",
-    "consume,handler,spool,tls",
+    "consume,handler,inbox,spool,tls",
     "--test",
     "memory",
 ];
@@ -76,6 +76,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "keylane-leader",
     "-p",
     "keylane-leases",
+    "-p",
+    "keylane-otel",
     "-p",
     "keylane-queue",
     "-p",
