@@ -259,7 +259,8 @@ async fn the_first_reader_misses_no_event() {
     // The candidate has run for long before the first call.
     tokio::time::sleep(5 * SECOND).await;
     let mut events = b.events();
-    assert!(matches!(events.next().await, Some(Event::Leader(_))));
+    let first = tokio::time::timeout(SECOND, events.next()).await;
+    assert!(matches!(first, Ok(Some(Event::Leader(_)))), "{first:?}");
     a.close().await;
     until(&mut events, |event| matches!(event, Event::Inaugurated(_))).await;
     // Another one reads from now on.

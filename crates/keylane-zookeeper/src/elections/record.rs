@@ -83,10 +83,16 @@ async fn write(
     added.map_err(|error| store(&error))?;
     let stat = match writer.commit().await {
         Ok(results) => results.into_iter().find_map(stat_of),
-        Err(MultiWriteError::OperationFailed { source, .. }) if source == Error::BadVersion => {
+        Err(MultiWriteError::OperationFailed {
+            source: Error::BadVersion,
+            ..
+        }) => {
             return Ok(Written::Changed);
         }
-        Err(MultiWriteError::OperationFailed { source, .. }) if source == Error::NoNode => {
+        Err(MultiWriteError::OperationFailed {
+            source: Error::NoNode,
+            ..
+        }) => {
             return Ok(Written::Missing);
         }
         Err(error) => return Err(store(&error.into())),
