@@ -1,6 +1,6 @@
 //! A service with a dispatcher and a console, on a port of its own.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -184,7 +184,9 @@ impl Stream {
         let last_id = last_id
             .map(|id| format!("last-event-id: {id}\r\n"))
             .unwrap_or_default();
-        let head = format!("GET {AT}/{path} HTTP/1.1\r\nhost: {address}\r\n{last_id}\r\n");
+        let head = format!(
+            "GET {AT}/{path} HTTP/1.1\r\nconnection: close\r\nhost: {address}\r\n{last_id}\r\n"
+        );
         stream.write_all(head.as_bytes()).unwrap();
         Self(BufReader::new(stream))
     }
@@ -194,8 +196,10 @@ impl Stream {
         let (mut id, mut line) = (String::new(), String::new());
         loop {
             line.clear();
-            if !matches!(self.0.read_line(&mut line), Ok(1..)) {
-                return None;
+            match self.0.read_line(&mut line) {
+                Ok(1..) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("it is silent"),
+                Ok(0) | Err(_) => return None,
             }
             if let Some(value) = line.strip_prefix("id: ") {
                 id = value.trim_end().to_owned();
@@ -203,6 +207,15 @@ impl Stream {
             if let Some(data) = line.strip_prefix("data: ") {
                 return Some((id, serde_json::from_str(data).unwrap()));
             }
+        }
+    }
+
+    /// Reads an event without looking at it.
+    pub(crate) fn skip(&mut self) {
+        let mut line = String::new();
+        while !line.starts_with("data: ") {
+            line.clear();
+            assert!(matches!(self.0.read_line(&mut line), Ok(1..)));
         }
     }
 
