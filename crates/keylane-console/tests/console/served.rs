@@ -140,7 +140,7 @@ where
     }
 
     pub(crate) fn stream(&self, path: &str, last_id: Option<&str>) -> Stream {
-        Stream::open(self.address, path, last_id)
+        Stream::open(self.address, &at(path), last_id)
     }
 }
 
@@ -176,7 +176,7 @@ fn at(path: &str) -> String {
 pub(crate) struct Stream(BufReader<TcpStream>);
 
 impl Stream {
-    fn open(address: SocketAddr, path: &str, last_id: Option<&str>) -> Self {
+    pub(crate) fn open(address: SocketAddr, path: &str, last_id: Option<&str>) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -184,9 +184,8 @@ impl Stream {
         let last_id = last_id
             .map(|id| format!("last-event-id: {id}\r\n"))
             .unwrap_or_default();
-        let head = format!(
-            "GET {AT}/{path} HTTP/1.1\r\nconnection: close\r\nhost: {address}\r\n{last_id}\r\n"
-        );
+        let head =
+            format!("GET {path} HTTP/1.1\r\nconnection: close\r\nhost: {address}\r\n{last_id}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         Self(BufReader::new(stream))
     }
