@@ -36,9 +36,12 @@ pub trait ConsoleKey: Sized {
 
 /// How one dispatcher's keys become text, and text becomes a key.
 pub(crate) struct KeyText<K> {
-    pub(crate) show: Box<dyn Fn(&K) -> String + Send + Sync>,
-    pub(crate) parse: Box<dyn Fn(&str) -> Option<K> + Send + Sync>,
+    pub(crate) show: Box<Show<K>>,
+    pub(crate) parse: Box<Parse<K>>,
 }
+
+type Show<K> = dyn Fn(&K) -> String + Send + Sync;
+type Parse<K> = dyn Fn(&str) -> Option<K> + Send + Sync;
 
 macro_rules! parsed {
     ($($key:ty),*) => {$(

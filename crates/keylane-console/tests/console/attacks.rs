@@ -304,14 +304,15 @@ fn the_token_is_posted_once_and_a_cookie_stands_for_it() {
 #[test]
 fn tokens_cannot_be_tried_one_after_the_other() {
     let served = remote();
-    let guesses = (0..12).map(|n| {
+    let guess = |n: u32| {
         let guess = json!({ "token": format!("a token of many bytez {n}") });
         from_page("session")
             .json(&guess)
             .send(served.address)
             .status
-    });
-    assert_eq!(guesses.last(), Some(429));
+    };
+    let answers: Vec<u16> = (0..12).map(guess).collect();
+    assert_eq!(answers.last(), Some(&429));
     let right = from_page("session")
         .json(&json!({ "token": TOKEN }))
         .send(served.address);

@@ -1,5 +1,7 @@
 //! The console over real sockets, and in a real browser.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod served;
 
 mod attacks;
