@@ -63,6 +63,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane-connector",
     "-p",
+    "keylane-console",
+    "-p",
     "keylane-disk",
     "-p",
     "keylane-etcd",

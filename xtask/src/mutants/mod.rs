@@ -476,13 +476,16 @@ two                -  NOT RUN: keylane lib b, random schedules
     }
 
     #[test]
-    fn every_patch_applies_to_the_product() {
+    fn every_patch_applies_to_what_tests_judge() {
         let root = workspace::root();
         for name in patches::names(root).unwrap() {
             let changed = git::check(root, &patches::path(&name));
             let changed = changed.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let in_product = |path: &String| path.starts_with("crates/") && path.contains("/src/");
-            assert!(changed.iter().all(in_product), "{name}: {changed:?}");
+            let is_judged = |path: &String| {
+                let is_product = path.starts_with("crates/") && path.contains("/src/");
+                is_product || path.starts_with("examples/") && !path.contains("/tests/")
+            };
+            assert!(changed.iter().all(is_judged), "{name}: {changed:?}");
             assert!(!changed.is_empty(), "{name}: the patch is empty");
         }
     }

@@ -46,6 +46,12 @@ impl Intake {
         self.control.stats()
     }
 
+    /// Returns a view of the counters that does not keep the intake going: for a page or a metric
+    /// that outlives it.
+    pub fn watch(&self) -> IntakeWatch {
+        IntakeWatch(Arc::clone(&self.control))
+    }
+
     /// Pauses the intake: it takes no more messages. The messages that are here go on and settle.
     pub fn pause(&self) {
         self.send(Command::Pause);
@@ -92,6 +98,19 @@ impl Drop for Intake {
     fn drop(&mut self) {
         let at = (self.now.0)().checked_add(PATIENCE);
         self.send(Command::Stop(at));
+    }
+}
+
+/// The counters of an intake, without the right to stop it: see [`Intake::watch`].
+///
+/// Clones watch the same intake. Dropping them has no effect on it.
+#[derive(Clone, Debug)]
+pub struct IntakeWatch(Arc<Control>);
+
+impl IntakeWatch {
+    /// Returns counters and gauges, as of a moment ago; after the intake has ended, the last ones.
+    pub fn stats(&self) -> IntakeStats {
+        self.0.stats()
     }
 }
 

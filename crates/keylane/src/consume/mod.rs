@@ -126,7 +126,7 @@ mod report;
 pub use report::{FailedPart, IntakeReport, IntakeState, IntakeStats};
 
 mod intake;
-pub use intake::{Intake, Stop};
+pub use intake::{Intake, IntakeWatch, Stop};
 
 mod control;
 

@@ -1,0 +1,71 @@
+//! A console with something to see: `cargo run -p keylane-console --example console`.
+//!
+//! Orders of some hundred users. Some users are slow, one user's orders fail and are tried again,
+//! and one user's lane is halted. All actions are allowed: resume it, or skip its first order.
+
+use std::time::Duration;
+
+use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane_console::{Action, Console};
+use tokio::net::TcpListener;
+
+/// An order of a user; it is handled for so long.
+#[derive(Clone)]
+struct Order {
+    user: String,
+    takes: Duration,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let orders = Dispatcher::builder(|order: &Order| order.user.clone())
+        .retry(Retry::exponential(Duration::from_secs(1)).max_attempts(4))
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(async |order: Order| {
+            tokio::time::sleep(order.takes).await;
+            match &*order.user {
+                "declined" => Err("the bank has declined it"),
+                _ => Ok(()),
+            }
+        })?;
+
+    let console = Console::builder()
+        .dispatcher("orders", &orders)
+        .allow(Action::ALL)
+        .build()?;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!(
+        "look at http://{}/ and stop with Ctrl-C",
+        listener.local_addr()?
+    );
+
+    let shop = tokio::spawn(async move {
+        for n in 0_u64.. {
+            let user = match n % 100 {
+                0 => "declined".to_owned(),
+                1..=3 => format!("slow-{}", n % 3),
+                _ => format!("user-{}", n * 7 % 300),
+            };
+            let takes = if user.starts_with("slow") {
+                2_000
+            } else {
+                n % 40
+            };
+            let order = Order {
+                user,
+                takes: Duration::from_millis(takes),
+            };
+            if orders.send(order).await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    let serving = console.serve(listener);
+    tokio::select! {
+        served = serving => served?,
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+    }
+    shop.abort();
+    Ok(())
+}

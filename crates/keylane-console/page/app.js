@@ -1,0 +1,725 @@
+// Shows the feed. Names and reasons come from strangers: they become text nodes, never markup, and
+// what cannot be seen in them is spelled out. One stream at a time, and none while the page is hidden.
+"use strict";
+
+const BASE = new URL(".", document.currentScript.src);
+const RETRY_MS = 2000;
+const LANE_MS = 1000;
+const SPAN_MS = 120000;
+const STUCK_MS = 10000;
+const MOST_SEEN = 50;
+
+const at = (id) => document.getElementById(id);
+
+// ---- text
+
+// Characters that are invisible, or that turn the text around them.
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]/u;
+
+function spelled(character) {
+  return "U+" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+}
+
+// Fills an element with a text from a stranger, of which `chars` characters exist.
+function write(element, text, chars) {
+  const mark = text + "\u0000" + (chars ?? "");
+  if (element.written === mark) {
+    return;
+  }
+  element.written = mark;
+  const isBlank = text.trim() === "";
+  const shown = document.createElement("bdi");
+  let plain = "";
+  for (const character of text) {
+    if (isBlank || UNSEEN.test(character)) {
+      shown.append(plain, make("span", "mark", spelled(character)));
+      plain = "";
+    } else {
+      plain += character;
+    }
+  }
+  shown.append(text === "" ? "(empty)" : plain);
+  element.replaceChildren(shown);
+  if (chars !== undefined && chars > Array.from(text).length) {
+    element.append("… " + number(chars) + " characters");
+  }
+}
+
+function put(element, text) {
+  if (element.textContent !== text) {
+    element.textContent = text;
+  }
+}
+
+function make(name, className, ...children) {
+  const element = document.createElement(name);
+  if (className) {
+    element.className = className;
+  }
+  element.append(...children);
+  return element;
+}
+
+const number = (value) => value.toLocaleString("en-US");
+const words = (name) => name.replaceAll("_", " ");
+
+function time(ms) {
+  if (ms < 1000) {
+    return Math.round(ms) + " ms";
+  }
+  const seconds = ms / 1000;
+  if (seconds < 120) {
+    return seconds.toFixed(seconds < 10 ? 1 : 0) + " s";
+  }
+  const minutes = seconds / 60;
+  return minutes < 120 ? Math.floor(minutes) + " min" : Math.floor(minutes / 60) + " h";
+}
+
+// Makes a list show these items. A row stays the same element while its item is there, so that a
+// click, and the focus, stay where they are.
+function rows(list, items, keyOf, build) {
+  const old = new Map(Array.from(list.children, (row) => [row.key, row]));
+  let place = list.firstElementChild;
+  for (const item of items) {
+    const key = keyOf(item);
+    const row = old.get(key) ?? Object.assign(build(item), { key });
+    old.delete(key);
+    row.show(item);
+    if (row === place) {
+      place = place.nextElementSibling;
+    } else {
+      list.insertBefore(row, place);
+    }
+  }
+  for (const row of old.values()) {
+    row.remove();
+  }
+  const none = list.closest("section").querySelector(".none");
+  if (none) {
+    none.hidden = items.length > 0;
+  }
+}
+
+// ---- requests
+
+class Refused extends Error {
+  constructor(status, answer) {
+    super(words(answer.error) + ": " + answer.what_to_do);
+    this.status = status;
+    this.error = answer.error;
+  }
+}
+
+async function ask(path, body) {
+  const request = { cache: "no-store", signal: AbortSignal.timeout(10000) };
+  if (body !== undefined) {
+    request.method = "POST";
+    request.headers = { "content-type": "application/json", "x-keylane-console": "1" };
+    request.body = JSON.stringify(body);
+  }
+  const response = await fetch(new URL(path, BASE), request);
+  if (response.status === 204) {
+    return null;
+  }
+  const answer = await response.json();
+  if (!response.ok) {
+    throw new Refused(response.status, answer);
+  }
+  return answer;
+}
+
+function status(className, text) {
+  at("status").className = "status " + className;
+  put(at("status-text"), text);
+}
+
+function notice(text) {
+  at("notice").hidden = text === "";
+  put(at("notice"), text);
+}
+
+// ---- where we are
+
+let about = null;
+let life = null;
+let stream = null;
+let timer = null;
+
+// The address names the view: #overview, #lanes/<dispatcher>, #lane/<dispatcher>/<id>, #sources.
+function place() {
+  const [view, dispatcher, id] = location.hash.slice(1).split("/").map(decoded);
+  const known = ["overview", "lanes", "lane", "sources"];
+  const first = about?.dispatchers[0] ?? "";
+  return {
+    view: known.includes(view) ? view : "overview",
+    dispatcher: about?.dispatchers.includes(dispatcher) ? dispatcher : first,
+    id: id ?? "",
+  };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
+function address(view, ...parts) {
+  return "#" + [view, ...parts.map(encodeURIComponent)].join("/");
+}
+
+function stop() {
+  stream?.close();
+  stream = null;
+  clearTimeout(timer);
+}
+
+function later(act, ms) {
+  clearTimeout(timer);
+  timer = setTimeout(act, ms);
+}
+
+// Learns what there is, and shows the place; or asks for the token.
+async function start() {
+  stop();
+  try {
+    about = await ask("about");
+  } catch (error) {
+    if (error.status === 401) {
+      signIn();
+    } else {
+      lost(error);
+    }
+    return;
+  }
+  go();
+}
+
+function lost(error) {
+  const isNetwork = error instanceof TypeError || error.name === "TimeoutError";
+  status("lost", isNetwork ? "the service does not answer; trying again" : error.message);
+  later(start, RETRY_MS);
+}
+
+function signIn() {
+  status("", "not signed in");
+  show("sign-in");
+  at("token").focus();
+}
+
+function show(id) {
+  for (const section of document.querySelectorAll("main > section")) {
+    section.hidden = section.id !== id;
+  }
+}
+
+function go() {
+  stop();
+  if (!about || document.hidden) {
+    return;
+  }
+  const { view, dispatcher, id } = place();
+  show(view);
+  notice("");
+  for (const link of at("nav").querySelectorAll("a")) {
+    const isHere = link.hash === "#" + (view === "lane" ? "lanes" : view);
+    link.toggleAttribute("aria-current", isHere);
+    if (isHere) {
+      link.setAttribute("aria-current", "page");
+    }
+  }
+  if (view === "lanes") {
+    showTools(dispatcher);
+    listen("lanes?dispatcher=" + encodeURIComponent(dispatcher), showLanes);
+  } else if (view === "lane") {
+    at("back").href = address("lanes", dispatcher);
+    openLane(dispatcher, id);
+  } else {
+    listen("feed", showFeed);
+  }
+}
+
+function listen(path, showIt) {
+  const source = new EventSource(new URL(path, BASE));
+  stream = source;
+  source.onmessage = (event) => {
+    const frame = JSON.parse(event.data);
+    remember(frame);
+    status("live", "live");
+    showIt(frame.body);
+  };
+  source.onerror = () => {
+    if (stream !== source) {
+      return;
+    }
+    status("lost", "connection lost; trying again");
+    // A browser comes again by itself after a lost connection, but not after a refusal.
+    if (source.readyState === EventSource.CLOSED) {
+      later(start, RETRY_MS);
+    }
+  };
+}
+
+// ---- overview
+
+let points = [];
+
+function remember(frame) {
+  if (life !== null && life !== frame.life) {
+    points = [];
+    notice("The service has started again. What is shown counts from its start.");
+  }
+  life = frame.life;
+  points.push(...frame.points);
+  const newest = points.at(-1)?.up_ms ?? 0;
+  points = points.filter((point) => newest - point.up_ms <= SPAN_MS);
+}
+
+// Events per second between two points, of one dispatcher.
+function rate(from, to, which, kind) {
+  const seconds = (to.up_ms - from.up_ms) / 1000;
+  const count = to.counts[which][kind] - from.counts[which][kind];
+  return seconds > 0 ? Math.max(0, count) / seconds : 0;
+}
+
+function lastRate(which, kind) {
+  return points.length < 2 ? 0 : rate(points.at(-2), points.at(-1), which, kind);
+}
+
+function draw() {
+  const newest = points.at(-1)?.up_ms ?? 0;
+  const lines = [[], [], []];
+  for (let index = 1; index < points.length; index++) {
+    const [from, to] = [points[index - 1], points[index]];
+    const x = 120 - (newest - to.up_ms) / 1000;
+    lines.forEach((line, kind) => {
+      const sum = to.counts.reduce((sum, _, which) => sum + rate(from, to, which, kind), 0);
+      line.push([x, sum]);
+    });
+  }
+  const highest = Math.max(10, ...lines.flat().map((point) => point[1]));
+  lines.forEach((line, kind) => {
+    const path = line.map(([x, y]) => x.toFixed(2) + " " + (97 - (94 * y) / highest).toFixed(2));
+    at("line-" + kind).setAttribute("d", path.length ? "M" + path.join("L") : "");
+  });
+  put(at("top"), number(Math.round(highest)));
+  const now = lines.map((line) => number(Math.round(line.at(-1)?.[1] ?? 0)));
+  const names = ["accepted", "done", "failed attempts"];
+  put(at("plot-text"), names.map((name, kind) => now[kind] + " " + name).join(", ") + " per second");
+}
+
+function tile(name) {
+  const value = make("dd", "", "–");
+  const note = make("dd", "note");
+  const box = make("div", "", make("dt", "", name), value, note);
+  box.set = (text, extra, isBad) => {
+    put(value, text);
+    put(note, extra);
+    box.classList.toggle("bad", Boolean(isBad));
+  };
+  return box;
+}
+
+const REASONS = ["in_flight", "ready", "backing_off", "halted", "paused", "other"];
+
+function dispatcherCard() {
+  const name = make("h3", "name");
+  const closed = make("span", "state warn", "closed");
+  const link = make("a", "", "Its lanes");
+  const names = ["accepted per second", "done per second", "failed attempts per second", "waiting", "room left", "in flight", "given up"];
+  const tiles = names.map(tile);
+  const parts = REASONS.map((reason) => make("i", reason));
+  const legend = REASONS.map((reason) => make("li", reason));
+  const list = make("ul", "legend", ...legend);
+  list.setAttribute("aria-label", "Lanes by what they wait for");
+  const bar = make("div", "bar", ...parts);
+  bar.setAttribute("aria-hidden", "true");
+  const card = make("article", "card", make("div", "head", name, closed, link), make("dl", "tiles", ...tiles), bar, list);
+  card.show = (it) => {
+    write(name, it.name);
+    closed.hidden = !it.closed;
+    link.href = address("lanes", it.name);
+    const rates = [0, 1, 2].map((kind) => number(Math.round(lastRate(it.index, kind))));
+    tiles[0].set(rates[0], number(it.accepted) + " in all");
+    tiles[1].set(rates[1], number(it.done) + " in all");
+    tiles[2].set(rates[2], number(it.failures) + " in all", rates[2] !== "0");
+    tiles[3].set(number(it.waiting), "in " + number(it.lanes) + (it.lanes === 1 ? " lane" : " lanes"));
+    tiles[4].set(number(it.capacity_left), number(it.full_lanes) + (it.full_lanes === 1 ? " lane is full" : " lanes are full"), it.capacity_left === 0);
+    tiles[5].set(number(it.reasons.in_flight), "of " + number(it.concurrency_limit) + " at most");
+    const lostOnes = it.dead_lettered + it.discarded + it.expired;
+    tiles[6].set(number(lostOnes), number(it.dead_lettered) + " dead letters", lostOnes > 0);
+    REASONS.forEach((reason, index) => {
+      const count = it.reasons[reason];
+      const share = it.lanes === 0 ? 0 : (100 * count) / it.lanes;
+      parts[index].style.width = share + "%";
+      put(legend[index], words(reason) + " " + number(count) + " (" + share.toFixed(share > 0 && share < 1 ? 1 : 0) + " %)");
+      legend[index].classList.toggle("alarm", count > 0 && (reason === "halted" || reason === "paused"));
+    });
+  };
+  return card;
+}
+
+function showFeed(body) {
+  const indexed = body.dispatchers.map((it, index) => ({ ...it, index }));
+  rows(at("dispatchers"), indexed, (it) => it.name, dispatcherCard);
+  rows(at("intakes"), body.intakes, (it) => it.name, intakeCard);
+  draw();
+  status("live", "up for " + time(body.up_ms));
+}
+
+// ---- sources
+
+function intakeCard() {
+  const name = make("h3", "name");
+  const state = make("span", "state");
+  const names = ["received", "acked", "dead letters", "nacked", "given back", "held", "beside full lanes", "deferred", "stale", "restarts"];
+  const tiles = names.map(tile);
+  const error = make("p", "why");
+  const parts = make("ul", "parts");
+  const card = make("article", "card", make("div", "head", name, state), make("dl", "tiles", ...tiles), error, parts);
+  card.show = (it) => {
+    write(name, it.name);
+    state.className = "state " + (it.state === "running" ? "" : "warn");
+    put(state, it.state);
+    const values = [it.received, it.acked, it.dead_lettered, it.nacked, it.given_back, it.held, it.aside, it.deferred, it.stale, it.restarts];
+    values.forEach((value, index) => {
+      const isBad = (index === 2 || index === 9) && value > 0;
+      tiles[index].set(number(value), index === 5 && it.held_bytes > 0 ? number(Math.ceil(it.held_bytes / 1024)) + " KiB" : "", isBad);
+    });
+    error.hidden = it.last_error === null;
+    write(error, "last error: " + (it.last_error ?? ""));
+    const failed = it.failed_parts.map((part) => {
+      const item = make("li", "");
+      write(item, part.part + " fails, " + number(part.times) + " times: " + part.why);
+      return item;
+    });
+    if (it.more_parts > 0) {
+      failed.push(make("li", "", "and " + number(it.more_parts) + " more parts"));
+    }
+    parts.replaceChildren(...failed);
+  };
+  return card;
+}
+
+// ---- lanes
+
+let sort = "age_ms";
+let lanes = { all: 0, lanes: [] };
+
+const FAILING = ["backoff", "dead_lettering", "halted"];
+const FILTERS = {
+  all: () => true,
+  stuck: (it) => (it.ran_ms ?? 0) >= STUCK_MS,
+  failing: (it) => FAILING.includes(it.state),
+  halted: (it) => it.state === "halted" || (it.state === "gap" && it.due_ms === undefined),
+  paused: (it) => it.state === "paused",
+  full: (it) => it.full,
+};
+
+function kindOf(it) {
+  if (FAILING.includes(it.state)) {
+    return "bad";
+  }
+  return it.state === "paused" || it.state === "gap" || it.full || FILTERS.stuck(it) ? "warn" : "";
+}
+
+function showTools(dispatcher) {
+  const which = at("which");
+  const options = about.dispatchers.map((name) => new Option(name, name, false, name === dispatcher));
+  which.replaceChildren(...options);
+  at("which-field").hidden = options.length < 2;
+  if (lanes.dispatcher !== dispatcher) {
+    lanes = { dispatcher, all: 0, lanes: [] };
+    showList();
+  }
+}
+
+function showLanes(body) {
+  lanes = body;
+  showList();
+}
+
+function showList() {
+  for (const button of document.querySelectorAll("th button")) {
+    const head = button.closest("th");
+    if (button.dataset.sort === sort) {
+      head.setAttribute("aria-sort", "descending");
+    } else {
+      head.removeAttribute("aria-sort");
+    }
+  }
+  const shown = lanes.lanes.filter(FILTERS[at("filter").value]);
+  shown.sort((a, b) => b[sort] - a[sort] || b.age_ms - a.age_ms || (a.id < b.id ? -1 : 1));
+  rows(at("rows"), shown, (it) => it.id, laneRow);
+  const of = number(lanes.all) + (lanes.all === 1 ? " lane" : " lanes");
+  put(at("caption"), number(shown.length) + " of " + of + ": the oldest, the deepest and the busiest. Any other is found by its key.");
+}
+
+// What is behind its state: attempt and times.
+function details(it) {
+  const parts = [];
+  if (it.ran_ms !== undefined) {
+    parts.push("attempt " + it.attempt + " has run for " + time(it.ran_ms));
+  } else if (it.state === "backoff") {
+    parts.push("attempt " + it.attempt + " in " + time(it.due_ms));
+  } else if (it.state === "dead_lettering") {
+    parts.push("the sink has refused " + it.attempt + " times, again in " + time(it.due_ms));
+  } else if (it.state === "halted") {
+    parts.push("after " + it.attempt + (it.attempt === 1 ? " attempt" : " attempts"));
+  } else if (it.due_ms !== undefined) {
+    parts.push("at most " + time(it.due_ms) + " more");
+  }
+  if (it.full) {
+    parts.push("the lane is full");
+  }
+  if (it.why) {
+    parts.push(it.why);
+  }
+  return parts.join("; ");
+}
+
+function cell(className, label, ...children) {
+  const element = make("td", className, ...children);
+  element.setAttribute("role", "cell");
+  if (label) {
+    element.dataset.label = label;
+  }
+  return element;
+}
+
+function laneRow() {
+  const link = make("a", "name");
+  const state = make("span", "state");
+  const depth = make("span", "");
+  const age = make("span", "");
+  const busy = make("span", "");
+  const why = make("span", "why");
+  const ends = make("span", "ends");
+  const row = make(
+    "tr",
+    "",
+    cell("", "", link),
+    cell("", "", state),
+    cell("number", "depth", depth),
+    cell("number", "oldest", age),
+    cell("number", "busy", busy),
+    cell("", "", ends, why),
+  );
+  row.setAttribute("role", "row");
+  row.show = (it) => {
+    write(link, it.key, it.key_chars);
+    link.href = address("lane", lanes.dispatcher, it.id);
+    state.className = "state " + kindOf(it);
+    put(state, words(it.state));
+    put(depth, number(it.depth));
+    put(age, time(it.age_ms));
+    put(busy, time(it.busy_ms));
+    put(ends, "ends with " + it.ends);
+    const text = details(it);
+    why.hidden = text === "";
+    write(why, text);
+  };
+  return row;
+}
+
+async function search(event) {
+  event.preventDefault();
+  const { dispatcher } = place();
+  try {
+    const found = await ask("find", { dispatcher, key: at("key").value });
+    location.hash = address("lane", dispatcher, found.id);
+  } catch (error) {
+    notice("Not found: " + error.message);
+  }
+}
+
+// ---- one lane
+
+let lane = null;
+let laneKey = null;
+let seen = "";
+
+function openLane(dispatcher, id) {
+  if (lane?.dispatcher !== dispatcher || lane?.id !== id) {
+    at("timeline").replaceChildren();
+    at("facts").replaceChildren();
+    put(at("lane-why"), "");
+    put(at("acted"), "");
+    at("lane-key").replaceChildren();
+    at("lane-key").written = undefined;
+    seen = "";
+    laneKey = null;
+  }
+  lane = { dispatcher, id };
+  showActions();
+  look();
+}
+
+const ACTIONS = {
+  pause: ["Pause", "Nothing of this key starts until it is resumed. Messages still come in."],
+  resume: ["Resume", "A paused lane goes on; a halted message is tried again from attempt 1."],
+  retry_now: ["Retry now", "The message that waits for its next attempt is tried at once."],
+  skip: ["Skip", "The first message settles as failed, and the next one goes on. This cannot be undone."],
+  purge: ["Purge", "All messages of this key that are not in flight are lost. This cannot be undone."],
+};
+
+function showActions() {
+  const known = about.actions.filter((action) => action in ACTIONS);
+  at("read-only").hidden = known.length > 0;
+  const buttons = known.map((action) => {
+    const isFinal = action === "skip" || action === "purge";
+    const button = make("button", isFinal ? "danger" : "", ACTIONS[action][0]);
+    button.type = "button";
+    button.dataset.action = action;
+    button.onclick = () => act(action);
+    return button;
+  });
+  if (at("actions").childElementCount !== buttons.length) {
+    at("actions").replaceChildren(...buttons);
+  }
+}
+
+async function look() {
+  const mine = lane;
+  try {
+    const path = "lane?dispatcher=" + encodeURIComponent(mine.dispatcher) + "&id=" + encodeURIComponent(mine.id);
+    const it = await ask(path);
+    if (mine !== lane || place().view !== "lane") {
+      return;
+    }
+    status("live", "live");
+    notice("");
+    showLane(it);
+  } catch (error) {
+    if (mine !== lane || place().view !== "lane") {
+      return;
+    }
+    if (error.status === 404) {
+      await searchAgain(mine);
+      return;
+    }
+    if (error.status === 401) {
+      signIn();
+      return;
+    }
+    const isNetwork = !(error instanceof Refused);
+    status("lost", isNetwork ? "the service does not answer; trying again" : error.message);
+  }
+  if (mine === lane && place().view === "lane" && !document.hidden) {
+    later(look, LANE_MS);
+  }
+}
+
+// Ids end with the process. A key that is known in full is searched for again.
+async function searchAgain(mine) {
+  try {
+    if (laneKey !== null) {
+      const found = await ask("find", { dispatcher: mine.dispatcher, key: laneKey });
+      history.replaceState(null, "", address("lane", mine.dispatcher, found.id));
+      lane = { dispatcher: mine.dispatcher, id: found.id };
+      later(look, 0);
+      return;
+    }
+  } catch {
+    // Said below.
+  }
+  status("live", "live");
+  notice("This lane is not known any more: search for its key again.");
+}
+
+function fact(name, value) {
+  return make("div", "", make("dt", "", name), make("dd", "", value));
+}
+
+function showLane(it) {
+  const isWhole = it.key_chars === Array.from(it.key).length;
+  laneKey = isWhole ? it.key : null;
+  write(at("lane-key"), it.key, it.key_chars);
+  const state = make("span", "state " + kindOf(it), words(it.state));
+  at("facts").replaceChildren(
+    fact("dispatcher", lane.dispatcher),
+    fact("state", state),
+    fact("depth", number(it.depth)),
+    fact("oldest message", it.depth === 0 ? "–" : time(it.age_ms)),
+    fact("ends with", it.ends),
+  );
+  write(at("lane-why"), details(it) || "–");
+  const now = [it.state, it.attempt ?? "", it.why ?? ""].join("\u0000");
+  if (now !== seen) {
+    seen = now;
+    const when = make("time", "", new Date().toLocaleTimeString());
+    const what = make("span", "");
+    const attempt = it.attempt === undefined ? "" : ", attempt " + it.attempt;
+    write(what, words(it.state) + attempt + (it.why ? ": " + it.why : ""));
+    at("timeline").prepend(make("li", "", when, what));
+    while (at("timeline").childElementCount > MOST_SEEN) {
+      at("timeline").lastElementChild.remove();
+    }
+  }
+}
+
+function confirmed(action) {
+  const [name, effect] = ACTIONS[action];
+  put(at("ask-title"), name + "?");
+  const text = at("ask-text");
+  const key = make("span", "name");
+  write(key, at("lane-key").textContent);
+  text.replaceChildren("Lane ", key, " of " + lane.dispatcher + ". " + effect);
+  put(at("ask-yes"), name);
+  const dialog = at("ask");
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+  });
+}
+
+async function act(action) {
+  const mine = lane;
+  if (!(await confirmed(action))) {
+    return;
+  }
+  const acted = at("acted");
+  try {
+    const answer = await ask("act", { ...mine, action });
+    const purged = answer.purged === null ? "" : ": " + number(answer.purged) + " messages";
+    acted.className = "acted";
+    put(acted, ACTIONS[action][0] + " is done" + purged + ".");
+  } catch (error) {
+    acted.className = "acted bad";
+    put(acted, ACTIONS[action][0] + " did nothing: " + error.message);
+  }
+  later(look, 0);
+}
+
+// ---- start
+
+at("which").onchange = (event) => {
+  location.hash = address("lanes", event.target.value);
+};
+at("filter").onchange = showList;
+at("search").onsubmit = search;
+for (const button of document.querySelectorAll("th button")) {
+  button.onclick = () => {
+    sort = button.dataset.sort;
+    showList();
+  };
+}
+at("sign-in-form").onsubmit = async (event) => {
+  event.preventDefault();
+  try {
+    await ask("session", { token: at("token").value });
+    at("token").value = "";
+    notice("");
+    start();
+  } catch (error) {
+    notice("Not signed in: " + error.message);
+  }
+};
+window.addEventListener("hashchange", () => {
+  go();
+  at("main").focus({ preventScroll: true });
+});
+document.addEventListener("visibilitychange", go);
+start();

@@ -1,0 +1,31 @@
+//! What an operator may do with one lane.
+
+use serde::{Deserialize, Serialize};
+
+/// What an operator may do with one lane, if [`Builder::allow`](crate::Builder::allow) allows it.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// [`LaneControl::pause`](keylane::LaneControl::pause).
+    Pause,
+    /// [`LaneControl::resume`](keylane::LaneControl::resume).
+    Resume,
+    /// [`LaneControl::retry_now`](keylane::LaneControl::retry_now).
+    RetryNow,
+    /// [`LaneControl::skip`](keylane::LaneControl::skip): the head settles as failed.
+    Skip,
+    /// [`LaneControl::purge`](keylane::LaneControl::purge): the messages of the key are lost.
+    Purge,
+}
+
+impl Action {
+    /// All actions.
+    pub const ALL: [Self; 5] = [
+        Self::Pause,
+        Self::Resume,
+        Self::RetryNow,
+        Self::Skip,
+        Self::Purge,
+    ];
+}

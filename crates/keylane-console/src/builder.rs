@@ -1,0 +1,271 @@
+//! What a console shows, to whom, and what it allows.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use keylane::Dispatcher;
+use keylane::consume::{Intake, IntakeWatch};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Rules;
+use crate::action::Action;
+use crate::console::Console;
+use crate::feed::{Feed, Look};
+use crate::key::{ConsoleKey, KeyText};
+use crate::rows::ms;
+use crate::sessions::Sessions;
+use crate::state::{Shown, State};
+use crate::summary::{SourceSummary, Summary};
+use crate::target::{Target, Watched};
+
+/// Fewest bytes of a token.
+const SHORTEST_TOKEN: usize = 16;
+
+/// Builds a [`Console`].
+///
+/// | setting | default |
+/// | --- | --- |
+/// | [`token`](Self::token) | none: each program of this machine may look |
+/// | [`remote`](Self::remote) | none: this machine only |
+/// | [`allow`](Self::allow) | nothing: it only shows |
+#[must_use = "`build` makes the console"]
+#[derive(Default)]
+pub struct Builder {
+    targets: Vec<Arc<dyn Target>>,
+    intakes: Vec<(String, IntakeWatch)>,
+    token: Option<String>,
+    hosts: Vec<String>,
+    allowed: Vec<Action>,
+}
+
+/// Why a console cannot be built.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// Hosts were named for other machines, and there is no token.
+    #[error("other machines may ask, and there is no token: set `token` too")]
+    RemoteWithoutToken,
+    /// The token could be guessed.
+    #[error("the token has fewer than 16 bytes: take 32 random ones")]
+    ShortToken,
+    /// A name is empty, or two of a kind have it.
+    #[error("the name {name:?} is empty or taken: give each dispatcher and intake its own")]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Console {
+    /// Returns a builder of a console that only shows, to this machine only.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl Builder {
+    /// Shows a dispatcher under a name.
+    pub fn dispatcher<K, M, O, E>(self, name: &str, dispatcher: &Dispatcher<K, M, O, E>) -> Self
+    where
+        K: ConsoleKey + Hash + Eq + Clone + Send + Sync + 'static,
+        M: Send + Sync + 'static,
+        O: Send + 'static,
+        E: fmt::Debug + Send + Sync + 'static,
+    {
+        self.dispatcher_with(name, dispatcher, K::to_text, K::from_text)
+    }
+
+    /// Shows a dispatcher whose keys have no [`ConsoleKey`]. `show` returns the text of a key, and
+    /// `parse` the key of a text, or `None` if there is none.
+    pub fn dispatcher_with<K, M, O, E>(
+        mut self,
+        name: &str,
+        dispatcher: &Dispatcher<K, M, O, E>,
+        show: impl Fn(&K) -> String + Send + Sync + 'static,
+        parse: impl Fn(&str) -> Option<K> + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: Hash + Eq + Clone + Send + Sync + 'static,
+        M: Send + Sync + 'static,
+        O: Send + 'static,
+        E: fmt::Debug + Send + Sync + 'static,
+    {
+        let text = KeyText {
+            show: Box::new(show),
+            parse: Box::new(parse),
+        };
+        self.targets
+            .push(Arc::new(Watched::new(name, dispatcher, text)));
+        self
+    }
+
+    /// Shows an intake under a name. The console does not keep it going.
+    pub fn intake(mut self, name: &str, intake: &Intake) -> Self {
+        self.intakes.push((name.to_owned(), intake.watch()));
+        self
+    }
+
+    /// Asks each viewer for this token, of at least 16 bytes. It is posted once, and a cookie
+    /// stands for it for twelve hours; it is never part of an address.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Answers other machines too, if they ask for one of these hosts, such as `ops.example` for
+    /// any port or `ops.example:8443`. It needs a [`token`](Self::token).
+    ///
+    /// Put TLS in front of it. For a host that is not this machine the cookie is `Secure`: a
+    /// browser sends it over TLS only.
+    pub fn remote<H: Into<String>>(mut self, hosts: impl IntoIterator<Item = H>) -> Self {
+        self.hosts.extend(hosts.into_iter().map(Into::into));
+        self
+    }
+
+    /// Allows these actions. Each one, done or refused, is in the log as a warning, target
+    /// `keylane_console`, with the action, the dispatcher, the key, the session and the peer.
+    pub fn allow(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
+        self.allowed.extend(actions);
+        self
+    }
+
+    /// Builds the console. Nothing runs until a viewer comes.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says what is missing.
+    pub fn build(self) -> Result<Console, BuildError> {
+        self.check()?;
+        let life = life();
+        let closed = CancellationToken::new();
+        let dispatchers = self.targets.iter().map(|target| Shown {
+            target: Arc::clone(target),
+            lanes: lanes(&life, &closed, Arc::clone(target)),
+        });
+        let state = State {
+            dispatchers: dispatchers.collect(),
+            overview: overview(&life, &closed, self.targets.clone(), self.intakes.clone()),
+            life,
+            rules: Rules { hosts: self.hosts },
+            sessions: self.token.map(Sessions::new),
+            allowed: self.allowed,
+            intakes: self.intakes.into_iter().map(|(name, _)| name).collect(),
+            closed,
+        };
+        Ok(Console {
+            state: Arc::new(state),
+        })
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        if !self.hosts.is_empty() && self.token.is_none() {
+            return Err(BuildError::RemoteWithoutToken);
+        }
+        if self
+            .token
+            .as_ref()
+            .is_some_and(|token| token.len() < SHORTEST_TOKEN)
+        {
+            return Err(BuildError::ShortToken);
+        }
+        unique(self.targets.iter().map(|target| target.name()))?;
+        unique(self.intakes.iter().map(|(name, _)| &**name))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.targets.iter().map(|target| target.name());
+        f.debug_struct("Builder")
+            .field("dispatchers", &names.collect::<Vec<_>>())
+            .field("hosts", &self.hosts)
+            .field("allowed", &self.allowed)
+            .finish_non_exhaustive()
+    }
+}
+
+fn unique<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), BuildError> {
+    let mut taken = std::collections::HashSet::new();
+    for name in names {
+        if name.is_empty() || !taken.insert(name) {
+            return Err(BuildError::Name {
+                name: name.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Names this process: no other one of the service has started in the same nanosecond.
+fn life() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    format!("{:x}", now.unwrap_or_default().as_nanos())
+}
+
+fn overview(
+    life: &str,
+    closed: &CancellationToken,
+    targets: Vec<Arc<dyn Target>>,
+    intakes: Vec<(String, IntakeWatch)>,
+) -> Feed {
+    let began = Instant::now();
+    Feed::new(life, closed.clone(), move || {
+        let up_ms = ms(began.elapsed());
+        let dispatchers: Vec<Summary> = targets.iter().map(|target| target.summary()).collect();
+        let intakes = intakes
+            .iter()
+            .map(|(name, watch)| SourceSummary::of(name, watch.stats()));
+        let intakes: Vec<_> = intakes.collect();
+        let counts: Vec<_> = dispatchers.iter().map(Summary::counts).collect();
+        let point = json!({ "up_ms": up_ms, "counts": counts });
+        let body = json!({ "up_ms": up_ms, "dispatchers": dispatchers, "intakes": intakes });
+        async move {
+            Look {
+                body: body.to_string(),
+                point: Some(point.to_string()),
+            }
+        }
+    })
+}
+
+fn lanes(life: &str, closed: &CancellationToken, target: Arc<dyn Target>) -> Feed {
+    Feed::new(life, closed.clone(), move || {
+        let target = Arc::clone(&target);
+        async move {
+            let rows = target.lanes().await;
+            let all = target.summary().lanes;
+            let body = json!({ "dispatcher": target.name(), "all": all, "lanes": rows });
+            Look {
+                body: body.to_string(),
+                point: None,
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_needs_a_token_and_a_setting() {
+        let built = |builder: Builder| builder.build().map(|_| ());
+        let remote = || Builder::default().remote(["ops.example"]);
+        assert_eq!(built(Builder::default()), Ok(()));
+        assert_eq!(built(remote()), Err(BuildError::RemoteWithoutToken));
+        assert_eq!(built(remote().token("short")), Err(BuildError::ShortToken));
+        assert_eq!(built(remote().token("0123456789abcdef")), Ok(()));
+    }
+
+    #[test]
+    fn names_are_unique() {
+        assert_eq!(unique(["a", "b"].into_iter()), Ok(()));
+        for names in [["a", "a"], ["a", ""]] {
+            let name = names[1].to_owned();
+            assert_eq!(unique(names.into_iter()), Err(BuildError::Name { name }));
+        }
+    }
+}

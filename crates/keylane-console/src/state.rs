@@ -1,0 +1,79 @@
+//! What the routes share.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use axum::http::header;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::Rules;
+use crate::action::Action;
+use crate::feed::Feed;
+use crate::refusal::Refusal;
+use crate::sessions::Sessions;
+use crate::target::Target;
+
+/// The cookie of a session.
+pub(crate) const COOKIE: &str = "keylane_console";
+
+/// Most viewers of all feeds together.
+const MOST_VIEWERS: usize = 256;
+
+/// One dispatcher, and the feed of its lanes.
+pub(crate) struct Shown {
+    pub(crate) target: Arc<dyn Target>,
+    pub(crate) lanes: Feed,
+}
+
+pub(crate) struct State {
+    pub(crate) life: String,
+    pub(crate) rules: Rules,
+    pub(crate) sessions: Option<Sessions>,
+    pub(crate) allowed: Vec<Action>,
+    pub(crate) dispatchers: Vec<Shown>,
+    pub(crate) intakes: Vec<String>,
+    pub(crate) overview: Feed,
+    pub(crate) closed: CancellationToken,
+}
+
+impl State {
+    pub(crate) fn shown(&self, name: &str) -> Result<&Shown, Refusal> {
+        let mut dispatchers = self.dispatchers.iter();
+        let shown = dispatchers.find(|shown| shown.target.name() == name);
+        shown.ok_or(Refusal::NoSuchDispatcher)
+    }
+
+    /// # Errors
+    ///
+    /// [`Refusal::TooManyViewers`].
+    pub(crate) fn room_for_viewer(&self) -> Result<(), Refusal> {
+        let feeds = self.dispatchers.iter().map(|shown| &shown.lanes);
+        let viewers: usize = feeds.chain([&self.overview]).map(Feed::viewers).sum();
+        if viewers < MOST_VIEWERS {
+            Ok(())
+        } else {
+            Err(Refusal::TooManyViewers)
+        }
+    }
+
+    /// The session of a request: its number, 0 if no token is set.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::SignIn`].
+    pub(crate) fn session(&self, headers: &HeaderMap) -> Result<u64, Refusal> {
+        let Some(sessions) = &self.sessions else {
+            return Ok(0);
+        };
+        let number = cookie(headers).and_then(|secret| sessions.number(secret));
+        number.ok_or(Refusal::SignIn)
+    }
+}
+
+/// The secret of the session that a request names.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(header::COOKIE).iter();
+    let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
+    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
+    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}

@@ -1,0 +1,195 @@
+//! One dispatcher of any types, as the console needs it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use keylane::watching::{HotBy, HotKey, LaneView};
+use keylane::{Dispatcher, async_trait};
+
+use crate::action::Action;
+use crate::key::KeyText;
+use crate::registry::Registry;
+use crate::rows::{Row, ms};
+use crate::summary::Summary;
+
+/// How many lanes are asked for by each measure. The oldest are more: those that fail, or that are
+/// halted or paused, are found among them.
+const BY_AGE: usize = 160;
+const BY_DEPTH: usize = 50;
+const BY_BUSY: usize = 30;
+
+/// Lanes looked at before others may run.
+const BATCH: usize = 32;
+
+/// A dispatcher without its types.
+#[async_trait]
+pub(crate) trait Target: Send + Sync {
+    fn name(&self) -> &str;
+
+    fn summary(&self) -> Summary;
+
+    /// The hottest, the oldest and the busiest lanes. No walk over all lanes.
+    async fn lanes(&self) -> Vec<Row>;
+
+    /// The lane of a key; `None` if the text is no key.
+    fn find(&self, text: &str) -> Option<Row>;
+
+    /// The lane of an id; `None` if it was not shown lately.
+    fn lane(&self, id: &str) -> Option<Row>;
+
+    /// Acts on the lane of an id.
+    fn act(&self, id: &str, action: Action) -> Result<Acted, NotActed>;
+}
+
+/// What an action did.
+#[derive(Debug, Clone)]
+pub(crate) struct Acted {
+    pub(crate) key: String,
+    /// Messages that were purged.
+    pub(crate) purged: Option<usize>,
+}
+
+/// Why an action did nothing.
+#[derive(Debug, Clone)]
+pub(crate) enum NotActed {
+    UnknownId,
+    /// The lane of this key has nothing to decide.
+    Nothing(String),
+    InFlight(String),
+}
+
+pub(crate) struct Watched<K, M, O, E> {
+    pub(crate) name: String,
+    pub(crate) dispatcher: Dispatcher<K, M, O, E>,
+    pub(crate) text: KeyText<K>,
+    pub(crate) shown: Mutex<Registry<K>>,
+}
+
+impl<K, M, O, E> Watched<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    pub(crate) fn new(name: &str, dispatcher: &Dispatcher<K, M, O, E>, text: KeyText<K>) -> Self {
+        Self {
+            name: name.to_owned(),
+            dispatcher: dispatcher.clone(),
+            text,
+            shown: Mutex::new(Registry::new()),
+        }
+    }
+
+    fn text_of(&self, key: &K) -> String {
+        // The user's code: its panic must not end the page for all.
+        let text = catch_unwind(AssertUnwindSafe(|| (self.text.show)(key)));
+        text.unwrap_or_else(|_| "(a key whose text panics)".to_owned())
+    }
+
+    fn id_of(&self, key: &K) -> String {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.id(key)
+    }
+
+    fn key_of(&self, id: &str) -> Option<K> {
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.key(id).cloned()
+    }
+
+    fn row(&self, key: &K, view: Option<LaneView>) -> Row {
+        let (id, text) = (self.id_of(key), self.text_of(key));
+        match view {
+            Some(view) => Row::of(id, &text, view),
+            None => Row::empty(id, &text),
+        }
+    }
+
+    /// The row of a key that a query has found; `None` if its lane is gone by now.
+    fn hot_row(&self, hot: &HotKey<K>) -> Option<Row> {
+        let view = self.dispatcher.inspect(&hot.key)?;
+        let mut row = self.row(&hot.key, Some(view));
+        row.age_ms = row.age_ms.max(ms(hot.age));
+        row.busy_ms = ms(hot.busy);
+        Some(row)
+    }
+}
+
+#[async_trait]
+impl<K, M, O, E> Target for Watched<K, M, O, E>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    M: Send + Sync + 'static,
+    O: Send + 'static,
+    E: fmt::Debug + Send + Sync + 'static,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn summary(&self) -> Summary {
+        let dispatcher = &self.dispatcher;
+        Summary::of(&self.name, dispatcher.is_closed(), &dispatcher.stats())
+    }
+
+    async fn lanes(&self) -> Vec<Row> {
+        let mut found = HashMap::new();
+        for (most, by) in [
+            (BY_AGE, HotBy::Age),
+            (BY_DEPTH, HotBy::Depth),
+            (BY_BUSY, HotBy::Busy),
+        ] {
+            for hot in self.dispatcher.hottest(most, by).await {
+                found.insert(hot.key.clone(), hot);
+            }
+        }
+        let mut rows = Vec::with_capacity(found.len());
+        for (looked, hot) in found.values().enumerate() {
+            if looked % BATCH == BATCH - 1 {
+                tokio::task::yield_now().await;
+            }
+            rows.extend(self.hot_row(hot));
+        }
+        rows.sort_unstable_by(|a, b| (b.age_ms, &a.id).cmp(&(a.age_ms, &b.id)));
+        rows
+    }
+
+    fn find(&self, text: &str) -> Option<Row> {
+        let parsed = catch_unwind(AssertUnwindSafe(|| (self.text.parse)(text)));
+        let key = parsed.ok().flatten()?;
+        Some(self.row(&key, self.dispatcher.inspect(&key)))
+    }
+
+    fn lane(&self, id: &str) -> Option<Row> {
+        let key = self.key_of(id)?;
+        Some(self.row(&key, self.dispatcher.inspect(&key)))
+    }
+
+    fn act(&self, id: &str, action: Action) -> Result<Acted, NotActed> {
+        let key = self.key_of(id).ok_or(NotActed::UnknownId)?;
+        let lane = self.dispatcher.lane(&key);
+        let key = self.text_of(&key);
+        let mut purged = None;
+        let done = match action {
+            Action::Pause => {
+                lane.pause();
+                Ok(())
+            }
+            Action::Purge => {
+                purged = Some(lane.purge());
+                Ok(())
+            }
+            Action::Resume => lane.resume(),
+            Action::RetryNow => lane.retry_now(),
+            Action::Skip => lane.skip(),
+        };
+        match done {
+            Ok(()) => Ok(Acted { key, purged }),
+            Err(keylane::error::LaneError::InFlight(())) => Err(NotActed::InFlight(key)),
+            Err(_) => Err(NotActed::Nothing(key)),
+        }
+    }
+}

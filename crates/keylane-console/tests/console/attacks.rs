@@ -1,0 +1,398 @@
+//! Each rule of access, attacked over a socket.
+
+use std::net::SocketAddr;
+
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
+use keylane_console::{Action, ServeError};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::served::{AT, Served, Work, get, post};
+use crate::support::{Answer, Request};
+
+const TOKEN: &str = "a token of many bytes";
+
+/// Everything that holds data, and its files.
+const DATA: [&str; 4] = [
+    "about",
+    "feed",
+    "lanes?dispatcher=orders",
+    "lane?dispatcher=orders&id=1",
+];
+const FILES: [&str; 4] = ["", "app.css", "app.js", "icon.svg"];
+
+fn local() -> Served {
+    Served::start(|console| console.allow(Action::ALL))
+}
+
+fn refused(answer: &Answer) -> String {
+    assert!(matches!(answer.status, 400..=499), "{answer:?}");
+    answer.refusal().1
+}
+
+#[test]
+fn a_foreign_host_is_refused_everywhere() {
+    let served = local();
+    for path in DATA.iter().chain(&FILES) {
+        let port = served.address.port();
+        for host in [
+            &format!("evil.example:{port}"),
+            "localhost.evil.example",
+            "a@localhost",
+        ] {
+            let answer = get(path).host(host).send(served.address);
+            assert_eq!(refused(&answer), "foreign_host", "{path} at {host}");
+        }
+    }
+    let named = format!("localhost:{}", served.address.port());
+    assert_eq!(get("about").host(&named).send(served.address).status, 200);
+}
+
+#[test]
+fn a_peer_of_another_machine_is_refused() {
+    let far: SocketAddr = "192.0.2.7:9".parse().unwrap();
+    let far = |app: Router| app.layer(Extension(ConnectInfo(far)));
+    let served = Served::<String>::start_with(0, |console| console, far);
+    for path in DATA.iter().chain(&FILES) {
+        assert_eq!(refused(&served.get(path)), "foreign_peer", "{path}");
+    }
+    // A proxy on this machine that asks for another one.
+    let served = local();
+    for name in ["forwarded", "x-forwarded-for", "x-real-ip"] {
+        let answer = get("about").header(name, "192.0.2.7").send(served.address);
+        assert_eq!(refused(&answer), "foreign_peer", "{name}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_know_the_peer_is_refused() {
+    let served = local();
+    let app = Router::new().nest(AT, served.console.router());
+    let address = served.runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        address
+    });
+    assert_eq!(refused(&get("about").send(address)), "unknown_peer");
+}
+
+#[test]
+fn serve_refuses_an_address_that_others_reach() {
+    let served = local();
+    let listener = served
+        .runtime
+        .block_on(TcpListener::bind("0.0.0.0:0"))
+        .unwrap();
+    let ended = served.runtime.block_on(served.console.serve(listener));
+    assert!(
+        matches!(ended, Err(ServeError::NotLoopback { .. })),
+        "{ended:?}"
+    );
+    // And serves this machine until it is closed.
+    let listener = served
+        .runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    let console = served.console.clone();
+    let serving = served
+        .runtime
+        .spawn(async move { console.serve(listener).await });
+    assert_eq!(Request::new("GET", "/about").send(address).status, 200);
+    served.console.close();
+    assert!(served.runtime.block_on(serving).unwrap().is_ok());
+}
+
+#[test]
+fn a_foreign_page_neither_reads_nor_acts() {
+    let served = local();
+    served.send("ann".into(), Work::Holds);
+    let id = served.find("ann")["id"].clone();
+    let body = json!({ "dispatcher": "orders", "id": id, "action": "pause" });
+    let ours = ("origin", format!("http://{}", served.address));
+    let own = ("x-keylane-console", "1".to_owned());
+    let same = ("sec-fetch-site", "same-origin".to_owned());
+    let of = |name, value: &str| (name, value.to_owned());
+    let attacks = [
+        ("foreign_origin", vec![own.clone()]),
+        ("no_header", vec![ours.clone()]),
+        ("no_header", vec![same.clone()]),
+        (
+            "foreign_origin",
+            vec![of("origin", "http://evil.example"), own.clone()],
+        ),
+        (
+            "foreign_origin",
+            vec![of("origin", "null"), same, own.clone()],
+        ),
+        (
+            "foreign_origin",
+            vec![
+                ours.clone(),
+                of("sec-fetch-site", "cross-site"),
+                own.clone(),
+            ],
+        ),
+        (
+            "foreign_origin",
+            vec![ours.clone(), of("sec-fetch-site", "same-site"), own.clone()],
+        ),
+        (
+            "foreign_origin",
+            vec![ours.clone(), ours.clone(), own.clone()],
+        ),
+    ];
+    for (name, headers) in attacks {
+        for path in ["act", "find", "session"] {
+            let request = headers.iter().fold(post(path), |request, (name, value)| {
+                request.header(name, value)
+            });
+            let answer = request.json(&body).send(served.address);
+            assert_eq!(refused(&answer), name, "{path} {headers:?}");
+        }
+    }
+    for path in DATA {
+        let answer = get(path)
+            .header("sec-fetch-site", "cross-site")
+            .send(served.address);
+        assert_eq!(refused(&answer), "foreign_origin", "{path}");
+    }
+    // A form, which can send no JSON.
+    let form = served
+        .ours(post("act"))
+        .header("content-type", "text/plain");
+    assert_eq!(
+        refused(&form.body(body.to_string()).send(served.address)),
+        "bad_request"
+    );
+    assert_eq!(served.orders.stats().paused, 0);
+    assert_eq!(served.post("act", &body).status, 200);
+    assert_eq!(served.orders.stats().paused, 1);
+}
+
+#[test]
+fn without_permission_it_only_shows() {
+    let served = Served::<String>::start(|console| console.allow([Action::Resume]));
+    served.send("ann".into(), Work::Fails);
+    served.until_in("ann", "halted");
+    for action in ["pause", "skip", "retry_now", "purge"] {
+        assert_eq!(
+            refused(&served.act("ann", action)),
+            "not_allowed",
+            "{action}"
+        );
+    }
+    assert_eq!(served.find("ann")["state"], "halted");
+    assert_eq!(served.get("about").json()["actions"], json!(["resume"]));
+    assert_eq!(served.act("ann", "resume").status, 200);
+}
+
+/// A console for other machines, asked from one.
+fn remote() -> Served {
+    let far: SocketAddr = "192.0.2.7:9".parse().unwrap();
+    let far = |app: Router| app.layer(Extension(ConnectInfo(far)));
+    let set = |console: keylane_console::Builder| {
+        console
+            .token(TOKEN)
+            .remote(["ops.example"])
+            .allow(Action::ALL)
+    };
+    Served::start_with(0, set, far)
+}
+
+fn from_page(path: &str) -> Request {
+    post(path)
+        .host("ops.example")
+        .header("origin", "https://ops.example")
+        .header("x-keylane-console", "1")
+}
+
+#[test]
+fn without_a_session_there_is_no_data() {
+    let served = remote();
+    let with_token = format!("feed?token={}", TOKEN.replace(' ', "%20"));
+    for path in DATA.into_iter().chain([&*with_token]) {
+        let plain = get(path).host("ops.example").send(served.address);
+        assert_eq!(plain.refusal(), (401, "sign_in".to_owned()), "{path}");
+        for (name, value) in [
+            ("authorization", format!("Bearer {TOKEN}")),
+            ("cookie", format!("keylane_console={TOKEN}")),
+            ("cookie", "keylane_console=".to_owned()),
+            ("cookie", format!("keylane_console={}", "0".repeat(64))),
+        ] {
+            let answer = get(path)
+                .host("ops.example")
+                .header(name, &value)
+                .send(served.address);
+            assert_eq!(answer.status, 401, "{path} {name}");
+        }
+    }
+    for path in ["find", "act"] {
+        assert_eq!(
+            from_page(path).json(&json!({})).send(served.address).status,
+            401
+        );
+    }
+    for path in FILES {
+        assert_eq!(
+            get(path).host("ops.example").send(served.address).status,
+            200,
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn the_token_is_posted_once_and_a_cookie_stands_for_it() {
+    let served = remote();
+    let sign_in = |token: &str| {
+        from_page("session")
+            .json(&json!({ "token": token }))
+            .send(served.address)
+    };
+    assert_eq!(refused(&sign_in("wrong")), "wrong_token");
+    assert_eq!(refused(&sign_in(&TOKEN[1..])), "wrong_token");
+    let answer = sign_in(TOKEN);
+    assert_eq!(answer.status, 204, "{answer:?}");
+    let line = answer
+        .head
+        .lines()
+        .find(|line| line.starts_with("set-cookie: "))
+        .unwrap();
+    for part in [
+        "; httponly",
+        "; samesite=strict",
+        "; secure",
+        "; path=/ops/console;",
+    ] {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+    assert!(!line.contains("domain"), "{line}");
+    let cookie = line["set-cookie: ".len()..]
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert!(!cookie.contains(TOKEN) && cookie.len() > 64);
+    let about = || {
+        get("about")
+            .host("ops.example")
+            .header("cookie", &cookie)
+            .send(served.address)
+            .status
+    };
+    assert_eq!(about(), 200);
+    // A foreign page that makes the browser send the cookie gets no further.
+    let stolen = get("about").host("ops.example").header("cookie", &cookie);
+    let stolen = stolen
+        .header("origin", "https://evil.example")
+        .send(served.address);
+    assert_eq!(refused(&stolen), "foreign_origin");
+    let out = Request::new("DELETE", &format!("{AT}/session")).host("ops.example");
+    let out = out
+        .header("origin", "https://ops.example")
+        .header("x-keylane-console", "1");
+    assert_eq!(
+        out.header("cookie", &cookie).send(served.address).status,
+        204
+    );
+    assert_eq!(about(), 401);
+}
+
+#[test]
+fn tokens_cannot_be_tried_one_after_the_other() {
+    let served = remote();
+    let guess = |n: u32| {
+        let guess = json!({ "token": format!("a token of many bytez {n}") });
+        from_page("session")
+            .json(&guess)
+            .send(served.address)
+            .status
+    };
+    let answers: Vec<u16> = (0..12).map(guess).collect();
+    assert_eq!(answers.last(), Some(&429));
+    let right = from_page("session")
+        .json(&json!({ "token": TOKEN }))
+        .send(served.address);
+    assert_eq!(right.status, 429);
+}
+
+#[test]
+fn every_answer_forbids_what_the_page_does_not_need() {
+    let served = local();
+    let foreign = get("about").host("evil.example").send(served.address);
+    let answers = FILES.map(|path| served.get(path));
+    for answer in answers
+        .iter()
+        .chain([&foreign, &served.get("nothing"), &served.get("about")])
+    {
+        let head = &answer.head;
+        assert!(head.contains("content-security-policy: default-src 'none'; script-src 'self';"));
+        assert!(!head.contains("unsafe-"), "{head}");
+        for line in [
+            "x-content-type-options: nosniff",
+            "x-frame-options: deny",
+            "cross-origin-resource-policy: same-origin",
+            "referrer-policy: no-referrer",
+            "cache-control: no-store",
+        ] {
+            assert!(head.contains(line), "{line} is not in {head}");
+        }
+        assert!(!head.contains("access-control-allow"), "{head}");
+    }
+    for answer in &answers {
+        let named = answer.body.replace("http://www.w3.org/2000/svg", "");
+        assert!(!named.contains("http:") && !named.contains("https:"));
+    }
+    for inline in ["style=", "onclick", "<style", "<script>", "javascript:"] {
+        assert!(!answers[0].body.contains(inline), "{inline}");
+    }
+    assert!(!answers[2].body.contains("innerHTML"));
+}
+
+#[test]
+fn the_page_finds_its_files_wherever_it_is_nested() {
+    let served = local();
+    assert!(served.get("").body.contains("src=\"./console/app.js\""));
+    let app = Router::new().nest_service("/deep/er", served.console.router());
+    let address = served.runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, service).await });
+        address
+    });
+    for (path, file) in [("/deep/er", "./er/app.js"), ("/deep/er/", "./app.js")] {
+        let page = Request::new("GET", path).send(address);
+        assert!(
+            page.body.contains(&format!("src=\"{file}\"")),
+            "{path}: {page:?}"
+        );
+    }
+}
+
+#[test]
+fn bytes_that_are_no_request_are_refused() {
+    let served = local();
+    let large = served.post(
+        "find",
+        &json!({ "dispatcher": "orders", "key": "k".repeat(300_000) }),
+    );
+    assert_eq!(refused(&large), "bad_request");
+    assert_eq!(refused(&served.post("find", &json!([1, 2]))), "bad_request");
+    let unknown = json!({ "dispatcher": "orders", "id": "../../x", "action": "purge" });
+    assert_eq!(refused(&served.post("act", &unknown)), "unknown_lane");
+    let unknown = json!({ "dispatcher": "none", "id": "1", "action": "purge" });
+    assert_eq!(refused(&served.post("act", &unknown)), "no_such_dispatcher");
+    let unknown = json!({ "dispatcher": "orders", "id": "1", "action": "drop_all" });
+    assert_eq!(refused(&served.post("act", &unknown)), "bad_request");
+    assert_eq!(
+        refused(&served.get("lanes?dispatcher=none")),
+        "no_such_dispatcher"
+    );
+    assert_eq!(refused(&served.get("lanes")), "bad_request");
+    assert_eq!(refused(&served.get("app.js/..%2f..%2fetc")), "no_such_page");
+    assert_eq!(served.get("about").status, 200);
+}

@@ -1,0 +1,229 @@
+//! What the feed shows: hostile keys, many lanes, viewers that come again.
+
+use std::collections::HashSet;
+
+use keylane::Bytes;
+use serde_json::{Value, json};
+
+use crate::served::{Served, Work};
+use crate::support::until;
+
+fn plain() -> Served {
+    Served::start(|console| console)
+}
+
+#[test]
+fn a_viewer_that_comes_again_goes_on_where_it_was() {
+    let served = plain();
+    let mut stream = served.stream("feed", None);
+    let (first, data) = stream.next().unwrap();
+    assert_eq!(data["body"]["dispatchers"][0]["name"], "orders");
+    assert_eq!(data["points"].as_array().unwrap().len(), 1);
+    let (second, data) = stream.next().unwrap();
+    assert_eq!(
+        data["points"].as_array().unwrap().len(),
+        1,
+        "only the new one"
+    );
+    assert_ne!(first, second);
+    let (again, data) = served.stream("feed", Some(&second)).next().unwrap();
+    assert_ne!(again, second, "nothing comes twice");
+    assert_eq!(data["points"].as_array().unwrap().len(), 1);
+    let (_, data) = served.stream("feed", Some("another-7")).next().unwrap();
+    assert!(
+        data["points"].as_array().unwrap().len() >= 3,
+        "all that is known: {data}"
+    );
+}
+
+#[test]
+fn done_is_never_above_accepted_under_load() {
+    let served = plain();
+    let orders = served.orders.clone();
+    let load = served.runtime.spawn(async move {
+        for n in 0.. {
+            if orders
+                .send((format!("user-{}", n % 50), Work::Done))
+                .await
+                .is_err()
+            {
+                break;
+            }
+        }
+    });
+    let mut stream = served.stream("feed", None);
+    let mut done = 0;
+    for _ in 0..4 {
+        let (_, data) = stream.next().unwrap();
+        let it = &data["body"]["dispatchers"][0];
+        let number = |name: &str| it[name].as_u64().unwrap();
+        assert!(number("done") <= number("accepted"), "{it}");
+        let reasons = it["reasons"].as_object().unwrap();
+        let sum: u64 = reasons.values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(sum, number("lanes"));
+        done = number("done");
+    }
+    assert!(done > 0);
+    load.abort();
+}
+
+#[test]
+fn any_text_is_a_key_and_comes_back() {
+    let served = plain();
+    let keys = [
+        "<script>alert(1)</script>".to_owned(),
+        "\u{202e}live\u{202c}".to_owned(),
+        "a\nb\r\n\r\ndata: {}\u{0}\u{2028}".to_owned(),
+        "\"}],\"x\":[{\"".to_owned(),
+        String::new(),
+        "k".repeat(10_240),
+        "__proto__".to_owned(),
+    ];
+    for key in &keys {
+        served.send(key.clone(), Work::Holds);
+    }
+    let mut stream = served.stream("lanes?dispatcher=orders", None);
+    let data = stream.until(|data| data["body"]["lanes"].as_array().unwrap().len() == keys.len());
+    for key in &keys {
+        let cut: String = key.chars().take(256).collect();
+        let rows = data["body"]["lanes"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["key"] == *cut).unwrap();
+        assert_eq!(row["key_chars"], key.chars().count());
+        assert_eq!(served.find(key)["id"], row["id"], "the same lane");
+        let id = row["id"].as_str().unwrap();
+        let lane = served
+            .get(&format!("lane?dispatcher=orders&id={id}"))
+            .json();
+        assert_eq!(
+            (&lane["state"], &lane["depth"]),
+            (&json!("running"), &json!(1))
+        );
+    }
+    let size = data.to_string().len();
+    assert!(size < 20_000, "a key of ten kilobytes is cut: {size}");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_a_key() {
+    let served = Served::<Bytes>::start(|console| console);
+    let key = Bytes::from_static(b"\xff\xfe\\<b>\x00");
+    served.send(key, Work::Holds);
+    served.until_in("\\xff\\xfe\\\\<b>\u{0}", "running");
+    let wrong = json!({ "dispatcher": "orders", "key": "\\xz" });
+    assert_eq!(
+        served.post("find", &wrong).refusal(),
+        (422, "no_key".to_owned())
+    );
+}
+
+#[test]
+fn of_a_hundred_thousand_lanes_the_worst_are_listed_and_any_is_found() {
+    let served = plain();
+    let orders = served.orders.clone();
+    served.runtime.block_on(async {
+        for n in 0..100_000 {
+            orders
+                .send((format!("user-{n}"), Work::Holds))
+                .await
+                .unwrap();
+        }
+        for _ in 0..500 {
+            orders.send(("deep".to_owned(), Work::Holds)).await.unwrap();
+        }
+    });
+    until("all are accepted", || {
+        served.orders.stats().accepted == 100_500
+    });
+    let mut stream = served.stream("lanes?dispatcher=orders", None);
+    let (_, data) = stream.next().unwrap();
+    let rows = data["body"]["lanes"].as_array().unwrap();
+    assert_eq!(data["body"]["all"], 100_001);
+    let keys: HashSet<&Value> = rows.iter().map(|row| &row["key"]).collect();
+    assert!(keys.contains(&json!("deep")) && keys.contains(&json!("user-0")));
+    assert!(
+        keys.len() == rows.len() && (64..=240).contains(&rows.len()),
+        "{}",
+        rows.len()
+    );
+    assert!(data.to_string().len() < 120_000);
+    let last = served.find("user-99999");
+    assert_eq!(
+        (&last["state"], &last["depth"]),
+        (&json!("ready"), &json!(1))
+    );
+    assert_eq!(served.find("nobody")["state"], "empty");
+}
+
+#[test]
+fn a_console_that_is_closed_ends_its_streams() {
+    let served = plain();
+    let mut stream = served.stream("feed", None);
+    assert!(stream.next().is_some());
+    served.console.close();
+    assert!(std::iter::from_fn(|| stream.next()).count() <= 1);
+}
+
+#[test]
+fn viewers_are_limited_and_one_that_leaves_makes_room() {
+    let served = plain();
+    // Each has had an event, so each is counted.
+    let mut streams: Vec<_> = (0..256).map(|_| served.stream("feed", None)).collect();
+    assert!(streams.iter_mut().all(|stream| stream.next().is_some()));
+    let refused = served.get("feed");
+    assert_eq!(refused.refusal(), (503, "too_many_viewers".to_owned()));
+    drop(streams);
+    // A stream that is refused has no event.
+    until("there is room", || {
+        served.stream("feed", None).next().is_some()
+    });
+}
+
+/// User and system time of this process, in hundredths of a second.
+fn cpu_time() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let after_name = stat.rsplit_once(')').unwrap().1;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// A measurement, for a process of its own: `cargo test -p keylane-console --release --test console
+/// -- --ignored --nocapture cost`.
+#[test]
+#[ignore = "measures the time of the whole process: run it alone"]
+fn cost_of_fifty_viewers_of_ten_thousand_lanes() {
+    let served = plain();
+    for n in 0..10_000 {
+        served.send(format!("user-{n}"), Work::Holds);
+    }
+    until("all are accepted", || {
+        served.orders.stats().accepted == 10_000
+    });
+    let over = |seconds: u64| {
+        let before = cpu_time();
+        std::thread::sleep(std::time::Duration::from_secs(seconds));
+        (cpu_time() - before) as f64 / seconds as f64
+    };
+    println!("without viewers: {:.2} % of a core", over(10));
+    let cost = |path: &str| {
+        let viewers: Vec<_> = (0..50).map(|_| served.stream(path, None)).collect();
+        let readers: Vec<_> = viewers
+            .into_iter()
+            .map(|mut viewer| {
+                std::thread::spawn(move || {
+                    for _ in 0..12 {
+                        viewer.skip();
+                    }
+                })
+            })
+            .collect();
+        println!(
+            "50 viewers of {path}: {:.2} % of a core, reading included",
+            over(10)
+        );
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().unwrap());
+    };
+    cost("feed");
+    cost("lanes?dispatcher=orders");
+}
