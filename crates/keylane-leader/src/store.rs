@@ -97,7 +97,8 @@ pub trait ElectionStore: LeaseStore {
 
     /// Waits until the election is no longer as this candidate has seen it, as far as that matters
     /// to it: it may have become the next one, or the lease of the term may be free, or the leader
-    /// may be leaving. For `None`, which only watches, until there is another leader or stage, or none.
+    /// may be leaving. For `None`, which only watches, until there is another leader or stage, or
+    /// none.
     ///
     /// It returns at once if that was so before the call. It may return without a reason; the
     /// caller looks again. A store that cannot tell waits for a while and returns: the caller also
@@ -301,8 +302,8 @@ pub fn after(was: Option<&TermRecord>, new: &TermRecord) -> Recorded {
 /// only watches, that has seen an election as `seen`, and that is `now` as it is: pure.
 ///
 /// - The turn of a candidate matters to it: whether it is the [next](Election::next) one.
-/// - To the next one, and to one that only watches, the lease and the record of the term matter too:
-///   which term holds the lease, and what the leader does.
+/// - To the next one, and to one that only watches, the lease and the record of the term matter
+///   too: which term holds the lease, and what the leader does.
 /// - How long the lease lasts matters to none of them.
 pub fn matters(candidate: Option<&CandidateId>, seen: &Election, now: &Election) -> bool {
     let token = |of: &Election| of.holder.as_ref().map(|holder| holder.token);

@@ -98,8 +98,8 @@ impl EtcdElections {
         &self.leases
     }
 
-    /// Returns the fence of a term: etcd refuses writes behind it when the term has ended, or when etcd
-    /// is in another history than that of the term. It does not ask etcd.
+    /// Returns the fence of a term: etcd refuses writes behind it when the term has ended, or when
+    /// etcd is in another history than that of the term. It does not ask etcd.
     ///
     /// # Examples
     ///

@@ -43,8 +43,8 @@ impl EtcdLeases {
     }
 }
 
-/// Commits writes to etcd under a lease. etcd executes a write while the lease is held under its token, and
-/// refuses it afterwards: also the late write of a holder that was paused.
+/// Commits writes to etcd under a lease. etcd executes a write while the lease is held under its
+/// token, and refuses it afterwards: also the late write of a holder that was paused.
 ///
 /// The lease and the writes are in the same etcd. For a target that is elsewhere, give it the
 /// token, and let it refuse a lower one than it has seen.

@@ -3,8 +3,8 @@
 //! An election has four keys, all in the slot of its namespace, and each call is one script that
 //! sees all of them: the lease of the term (as in `leases/`), the record of the last term, which
 //! never expires, the line of candidates, and when their entries end. A script that changes what
-//! others wait for publishes the election as it has become (`message.rs`), so that those whom it does
-//! not concern go on waiting without a look (`feed.rs`).
+//! others wait for publishes the election as it has become (`message.rs`), so that those whom it
+//! does not concern go on waiting without a look (`feed.rs`).
 
 mod calls;
 mod feed;

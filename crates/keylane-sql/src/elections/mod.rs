@@ -15,9 +15,10 @@
 // - *The end of a term releases its lease* in the same transaction. The announcement of the term is
 //   enough then: it wakes the candidate whose turn it is, which finds the lease free.
 // - *Our transactions do not deadlock with each other.* A record locks the row of the term, then
-//   that of one candidate, then that of the lease. Calls about leases lock no other rows. To enter, or to withdraw, locks the row of one candidate. To remove
-//   candidates that have run out, PostgreSQL passes by the rows that are locked; MySQL locks them
-//   in their order, in a transaction of its own. A fence locks the row of the term only, shared.
+//   that of one candidate, then that of the lease. Calls about leases lock no other rows. To enter,
+//   or to withdraw, locks the row of one candidate. To remove candidates that have run out,
+//   PostgreSQL passes by the rows that are locked; MySQL locks them in their order, in a
+//   transaction of its own. A fence locks the row of the term only, shared.
 // - *In PostgreSQL each change is announced* by the transaction that makes it (`waiters.rs`). An
 //   announcement says what has changed, and not what is so now: two transactions that do not see
 //   each other could not say that. One connection listens for all waiters of the store, outside the
@@ -62,10 +63,10 @@ const SHORTEST_POLL: Duration = Duration::from_millis(1);
 ///
 /// In PostgreSQL changes are announced (`LISTEN`), and each makes one candidate look, in whichever
 /// process it is: the one whose turn it may be. Callers that only watch look when there is another
-/// term or stage, or the lease is released. The store listens on one connection outside the pool, from the first call of
-/// [`changed`](ElectionStore::changed) on. That connection must keep its session: through PgBouncer
-/// in transaction mode nothing is heard. A change that was not heard is found later, by
-/// [`poll`](Self::poll).
+/// term or stage, or the lease is released. The store listens on one connection outside the pool,
+/// from the first call of [`changed`](ElectionStore::changed) on. That connection must keep its
+/// session: through PgBouncer in transaction mode nothing is heard. A change that was not heard is
+/// found later, by [`poll`](Self::poll).
 ///
 /// MySQL and MariaDB announce nothing. There the next candidate of an election looks every 50
 /// milliseconds, and each other candidate and watcher once a second. Each look is one statement
