@@ -79,8 +79,8 @@ async fn a_candidate_at_rest_only_reads() {
     assert!(is_woken(&store, &seen, PATIENCE).await);
 }
 
-/// To enter takes nine packets, and the grant two. The rest is one for the beginning of the term, and
-/// one for its end, which releases the lease too: what this session knows is not read again.
+/// To enter takes nine packets, and the grant two. The rest is one for the beginning of the term,
+/// and one for its end, which releases the lease too: what this session knows is not read again.
 #[tokio::test]
 async fn a_term_is_recorded_and_released_without_a_read() {
     let server = own().await;
