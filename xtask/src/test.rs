@@ -308,6 +308,8 @@ fn example(name: String, program: &Executable) -> Job {
         "ledger" => _ = command.args(["--transfers", "2000"]),
         // With ZooKeeper: its tests start it with PostgreSQL.
         "watchman" => _ = command.args(["--rounds", "1"]),
+        // In seconds: it serves until then.
+        "console" => _ = command.arg("2"),
         _ => {}
     }
     Job {

@@ -1,4 +1,5 @@
-//! A console with something to see: `cargo run -p keylane-console --example console`.
+//! A console with something to see: `cargo run -p keylane-console --example console`. With a number
+//! behind `--` it ends by itself after so many seconds.
 //!
 //! Orders of some hundred users. Some users are slow, one user's orders fail and are tried again,
 //! and one user's lane is halted. All actions are allowed: resume it, or skip its first order.
@@ -61,9 +62,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     });
-    let serving = console.serve(listener);
+    let seconds = match std::env::args().nth(1) {
+        Some(seconds) => Some(seconds.parse()?),
+        None => None,
+    };
+    let ends = async {
+        match seconds {
+            Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        served = serving => served?,
+        served = console.serve(listener) => served?,
+        () = ends => {}
         interrupted = tokio::signal::ctrl_c() => interrupted?,
     }
     shop.abort();
