@@ -43,7 +43,7 @@ pub struct Builder {
 
 /// Why a console cannot be built.
 #[non_exhaustive]
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// Hosts were named for other machines, and there is no token.
     #[error("other machines may ask, and there is no token: set `token` too")]
@@ -58,6 +58,8 @@ pub enum BuildError {
         name: String,
     },
 }
+
+keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ShortToken, Name }
 
 impl Console {
     /// Returns a builder of a console that only shows, to this machine only.

@@ -96,7 +96,7 @@ impl fmt::Debug for Console {
 
 /// Why [`Console::serve`] has ended.
 #[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ServeError {
     /// Other machines could reach this address.
     #[error(
@@ -107,6 +107,8 @@ pub enum ServeError {
         address: SocketAddr,
     },
     /// The listener has failed.
-    #[error("the listener of the console failed")]
+    #[error("the listener of the console failed: {0}")]
     Io(#[from] std::io::Error),
 }
+
+keylane_rt::text_in_debug! { ServeError: NotLoopback, Io }

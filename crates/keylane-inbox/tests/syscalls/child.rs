@@ -91,7 +91,10 @@ impl Journal {
     /// Says that a call was refused, and whether the error tells its caller the right thing.
     fn refused(&self, call: &str, error: &(impl Fault + fmt::Debug)) {
         let word = if error.is_fair() { "refused" } else { "unfair" };
-        self.say(format_args!("{word} {call}: {error:?}"));
+        let no_space = error.says_no_space();
+        self.say(format_args!(
+            "{word} {call}: {error:?}, no_space: {no_space}"
+        ));
     }
 }
 
@@ -101,11 +104,18 @@ struct GivenUp;
 /// Errors of a disk that fails now, and will work again.
 trait Fault {
     fn is_fair(&self) -> bool;
+
+    /// Whether it says that there is no room, and not only in words.
+    fn says_no_space(&self) -> bool;
 }
 
 impl Fault for OpenError {
     fn is_fair(&self) -> bool {
         matches!(self, Self::Io { .. } | Self::NoSpace { .. })
+    }
+
+    fn says_no_space(&self) -> bool {
+        matches!(self, Self::NoSpace { .. })
     }
 }
 
@@ -113,11 +123,19 @@ impl Fault for StoreError {
     fn is_fair(&self) -> bool {
         matches!(self, Self::NotCommitted { .. } | Self::Unavailable { .. })
     }
+
+    fn says_no_space(&self) -> bool {
+        matches!(self, Self::NotCommitted { no_space: true, .. })
+    }
 }
 
 impl Fault for AcceptError<NewMessage> {
     fn is_fair(&self) -> bool {
         matches!(self, Self::Store(error, message) if error.is_fair() && !message.payload.is_empty())
+    }
+
+    fn says_no_space(&self) -> bool {
+        matches!(self, Self::Store(error, _) if error.says_no_space())
     }
 }
 

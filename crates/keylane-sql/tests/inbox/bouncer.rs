@@ -193,7 +193,9 @@ async fn is_refused(database: &Database) {
     ];
     for refused in refused {
         let refused = refused.unwrap();
-        assert!(matches!(refused, OpenError::SharedSessions), "{refused:?}");
+        // While others work, a statement of theirs may be in the way before this is found out.
+        let is_known = matches!(refused, OpenError::SharedSessions | OpenError::Sql(_));
+        assert!(is_known, "{refused:?}");
         let text = refused.to_string();
         assert!(text.contains("pool_mode = session"), "{text}");
     }
