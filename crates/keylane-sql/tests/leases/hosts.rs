@@ -123,7 +123,14 @@ async fn leases(address: &str) -> Leases {
 async fn draw(leases: &Leases, count: usize) -> BTreeSet<Token> {
     let mut tokens = BTreeSet::new();
     for n in 0..count {
-        let lease = leases.acquire(format!("drawn {n}"), LONG).await.unwrap();
+        let lease = loop {
+            match leases.acquire(format!("drawn {n}"), LONG).await {
+                Ok(lease) => break lease,
+                // On a busy machine.
+                Err(AcquireError::Store(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        };
         assert!(Some(&lease.token()) > tokens.last(), "{lease:?}");
         tokens.insert(lease.token());
     }
