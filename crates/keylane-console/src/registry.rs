@@ -9,7 +9,7 @@ const MOST: usize = 2_048;
 
 /// Keys by their ids, the ones that were shown last.
 ///
-/// The id is a hash under a secret of the process. Nobody can choose a key that has the id of
+/// The id is a hash under a secret of the process. A user cannot choose a key that has the id of
 /// another one, so an action meets the lane that the operator saw.
 #[derive(Debug)]
 pub(crate) struct Registry<K> {
