@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keylane_leases::error::LeaseLost;
@@ -122,6 +123,8 @@ struct Inner {
     candidate: CandidateId,
     history: History,
     lease: Arc<Lease>,
+    /// The store is in another history, where the token of the lease may be another term's.
+    is_of_the_past: AtomicBool,
 }
 
 impl Term {
@@ -131,8 +134,18 @@ impl Term {
                 candidate,
                 history,
                 lease,
+                is_of_the_past: AtomicBool::new(false),
             }),
         }
+    }
+
+    /// Ends the term for its user: the store is in another history.
+    pub(crate) fn end_in_history(&self) {
+        self.inner.is_of_the_past.store(true, Ordering::Release);
+    }
+
+    fn is_of_the_past(&self) -> bool {
+        self.inner.is_of_the_past.load(Ordering::Acquire)
     }
 
     /// Returns the fencing token: higher than those of all earlier terms of the election, within a
@@ -160,14 +173,19 @@ impl Term {
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`] gives the reason.
+    /// [`LeaseLost`] gives the reason: [`TakenOver`](LeaseLost::TakenOver) also when the store is in
+    /// another history, see [`End::OtherHistory`].
     pub fn check(&self) -> Result<(), LeaseLost> {
-        self.inner.lease.check()
+        match self.is_of_the_past() {
+            true => Err(LeaseLost::TakenOver),
+            false => self.inner.lease.check(),
+        }
     }
 
     /// Returns how long the term lasts if it is not renewed again. Zero if it is over.
     pub fn remaining(&self) -> Duration {
         let until = self.inner.lease.held_until();
+        let until = until.filter(|_| !self.is_of_the_past());
         until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         })

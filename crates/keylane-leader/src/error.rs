@@ -17,6 +17,17 @@ pub enum CandidateError {
         "the time to live of a term must be from {SHORTEST_TTL:?} to {LONGEST_TTL:?}, but is {0:?}"
     )]
     Ttl(Duration),
+    /// The store cannot grant a term for so long.
+    #[error(
+        "the time to live of a term is {ttl:?}, but this store grants {longest:?} at most: set a \
+         shorter `ttl`, or a longer time-out of the store's session"
+    )]
+    TtlOfStore {
+        /// The time to live that was set.
+        ttl: Duration,
+        /// The longest one that the store grants.
+        longest: Duration,
+    },
     /// This setting must be longer than zero.
     #[error("`{0}` must not be zero")]
     Zero(&'static str),
@@ -25,7 +36,7 @@ pub enum CandidateError {
     Id(String),
 }
 
-text_in_debug! { CandidateError: Ttl, Zero, Id }
+text_in_debug! { CandidateError: Ttl, TtlOfStore, Zero, Id }
 
 /// A command to an [`Office`](crate::Office) that has no effect.
 #[non_exhaustive]
@@ -40,3 +51,13 @@ pub enum CommandError {
 }
 
 text_in_debug! { CommandError: NotLeading, Over }
+
+/// A [`LeaderWatch`](crate::LeaderWatch) has ended: its office is over, its elections were closed, or
+/// their runtime is gone. It says nothing more about who leads.
+#[derive(Error, Clone, Copy, PartialEq, Eq)]
+#[error(
+    "this watch has ended, and does not know who leads: use `Elections::watch` for another one"
+)]
+pub struct WatchEnded;
+
+text_in_debug! { WatchEnded }

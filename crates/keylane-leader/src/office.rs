@@ -46,7 +46,7 @@ use crate::watching::LeaderWatch;
 ///     .rank(1)
 ///     .lost(Lost::Wait(Duration::from_secs(5)))
 ///     .run(Billing)?;
-/// let leader = office.leader().changed().await;
+/// let leader = office.leader().changed().await?;
 /// # let _ = leader;
 /// office.close().await;
 /// # Ok(())
@@ -100,7 +100,8 @@ impl CandidateBuilder {
         self
     }
 
-    /// Sets the time to live of a term: 10 seconds by default, 100 milliseconds to a day. When a
+    /// Sets the time to live of a term: 10 seconds by default, 100 milliseconds to a day, or to what
+    /// [the store grants](crate::ElectionStore::longest_ttl). When a
     /// leader dies, another one is elected after this time at most. It must outlast whatever
     /// blocks the runtime of the leader, which renews the term.
     #[must_use]
@@ -159,7 +160,12 @@ impl CandidateBuilder {
         let Some(id) = CandidateId::new(self.id.clone()) else {
             return Err(CandidateError::Id(self.id));
         };
-        let every = self.elections.store().enter_every(self.settings.ttl);
+        let (store, ttl) = (self.elections.store(), self.settings.ttl);
+        let longest = store.longest_ttl();
+        if ttl > longest {
+            return Err(CandidateError::TtlOfStore { ttl, longest });
+        }
+        let every = store.enter_every(ttl);
         self.settings.look_every = Some(every);
         let runtime = self.elections.runtime().clone();
         let (leader, seen) = watch::channel(None);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use keylane_leases::error::StoreError;
-use keylane_leases::{LeaseStore, Token};
+use keylane_leases::{LONGEST_TTL, LeaseStore, Token};
 
 /// Keeps elections: who waits for the term of an election, and which term began last.
 ///
@@ -51,6 +51,14 @@ pub trait ElectionStore: LeaseStore {
     /// by sessions which candidates are there returns more: each entry costs it a read.
     fn enter_every(&self, ttl: Duration) -> Duration {
         ttl / 3
+    }
+
+    /// Returns the longest time to live of a term that the store can grant. A candidate that asks for
+    /// more is refused at its start.
+    ///
+    /// By default a day, [`LONGEST_TTL`]. A store whose terms end with a session has less.
+    fn longest_ttl(&self) -> Duration {
+        LONGEST_TTL
     }
 
     /// Returns the election as it is.

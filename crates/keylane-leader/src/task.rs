@@ -141,6 +141,9 @@ impl Task {
             } } => return self.loss(why),
             () = another_history(&mut self.history, term) => {
                 self.is_loss_reported = true;
+                if let Some(term) = self.holding.term() {
+                    term.end_in_history();
+                }
                 return Input::OtherHistory;
             }
             () = is_closed(self.closed.as_mut()) => return self.closed(),

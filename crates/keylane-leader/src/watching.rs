@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::career::Following;
 use crate::elections::{CALL_LIMIT, Elections, key_of};
+use crate::error::WatchEnded;
 use crate::store::{Election, Stage};
 
 /// The pause after a call that has failed.
@@ -52,15 +53,17 @@ impl LeaderWatch {
     ///
     /// Changes that come close together may be seen as one.
     ///
+    /// # Errors
+    ///
+    /// [`WatchEnded`] when there are no more changes: the office of this watch is over, or its runtime
+    /// is gone.
+    ///
     /// # Cancel safety
     ///
     /// No change is lost.
-    pub async fn changed(&mut self) -> Option<Following> {
-        if self.0.changed().await.is_err() {
-            // Its runtime is gone: there are no more changes.
-            std::future::pending::<()>().await;
-        }
-        self.0.borrow_and_update().clone()
+    pub async fn changed(&mut self) -> Result<Option<Following>, WatchEnded> {
+        self.0.changed().await.map_err(|_| WatchEnded)?;
+        Ok(self.0.borrow_and_update().clone())
     }
 }
 

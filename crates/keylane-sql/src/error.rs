@@ -51,7 +51,8 @@ pub enum OpenError {
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// A pooler in front of PostgreSQL lends one session to several clients, and does not track
-    /// prepared statements. A client would execute the statement of another one.
+    /// prepared statements. A client would execute the statement of another one. Also returned if a
+    /// prepared statement of the pool is missing in its session, or another one has its name there.
     #[error(
         "a pooler lends the sessions of this database to several clients, and does not track \
          prepared statements: set `pool_mode = session`, or use PgBouncer 1.21 or newer with \
@@ -61,7 +62,16 @@ pub enum OpenError {
     SharedSessions,
     /// The database reports an error.
     #[error(transparent)]
-    Sql(#[from] SqlError),
+    Sql(SqlError),
+}
+
+impl From<SqlError> for OpenError {
+    fn from(error: SqlError) -> Self {
+        match error.mixes_statements {
+            true => Self::SharedSessions,
+            false => Self::Sql(error),
+        }
+    }
 }
 
 text_in_debug! { OpenError: Newer, Older, Setting, SharedSessions, Sql }
@@ -152,6 +162,9 @@ pub struct SqlError {
     message: String,
     /// The servers, where they are known: hosts and ports.
     place: Option<Arc<str>>,
+    /// A prepared statement is missing in its session, or is there already: another client has the
+    /// session too.
+    mixes_statements: bool,
 }
 
 impl fmt::Display for SqlError {
@@ -172,6 +185,7 @@ impl SqlError {
             kind,
             message: message.into(),
             place: None,
+            mixes_statements: false,
         }
     }
 
@@ -265,8 +279,11 @@ impl From<sqlx::Error> for SqlError {
             E::Database(error) if kind == ErrorKind::ReadOnly => {
                 return Self::read_only(error.message());
             }
-            E::Database(error) if error.code().is_some_and(|code| is_of_statement(&code)) => {
-                format!("{}; {BY_A_POOLER}", error.message())
+            E::Database(_) if mixes_statements(&error) => {
+                return Self {
+                    mixes_statements: true,
+                    ..Self::new(kind, format!("{error}; {BY_A_POOLER}"))
+                };
             }
             E::Database(error) => match advice(&**error) {
                 Some(advice) => format!("{}: {advice}", error.message()),
@@ -296,9 +313,10 @@ fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
 /// What mixes prepared statements up after the check that finds [`OpenError::SharedSessions`].
 const BY_A_POOLER: &str = "if PgBouncer is between, it must have `pool_mode = session`";
 
-/// A prepared statement is missing, or is there already.
-fn is_of_statement(code: &str) -> bool {
-    matches!(code, "26000" | "42P05")
+/// Returns whether a prepared statement of PostgreSQL is missing in its session, or is there already.
+pub(crate) fn mixes_statements(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    code.is_some_and(|code| matches!(&*code, "26000" | "42P05"))
 }
 
 /// Returns whether an error concerns the session and not only the statement: the next statement on

@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Row};
 use tokio::time::timeout;
 
 use crate::connections::Connections;
-use crate::error::OpenError;
+use crate::error::{OpenError, mixes_statements};
 use crate::link::Lent;
 
 /// How long the second connection and all answers may take.
@@ -53,6 +53,7 @@ pub(crate) async fn check(of: &Connections<Postgres>) -> Result<(), OpenError> {
         Ok::<_, sqlx::Error>(sessions)
     });
     match asked.await {
+        Ok(Err(error)) if mixes_statements(&error) => Err(OpenError::SharedSessions),
         // A server or a pooler that has no second connection: nothing is known.
         Err(_) | Ok(Err(_)) => Ok(()),
         Ok(Ok(sessions)) => {

@@ -59,6 +59,12 @@ impl Link {
         }
     }
 
+    /// Returns the longest time to live in a session as it is asked for. The servers may grant a
+    /// shorter session.
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.settings.longest_ttl()
+    }
+
     /// Returns the session. Opens one if there is none, or if the last one is lost; several calls
     /// at a time open one. If this is dropped, the session is opened all the same.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {

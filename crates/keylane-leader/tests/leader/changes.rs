@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use keylane_leader::error::{CandidateError, CommandError};
+use keylane_leader::error::{CandidateError, CommandError, WatchEnded};
 use keylane_leader::store::CandidateId;
 use keylane_leader::{Event, Lost};
 
-use crate::support::{Act, Faulty, Log, SECOND, Script, candidate, process, run, until};
+use crate::support::{Act, Faulty, LONGEST, Log, SECOND, Script, candidate, process, run, until};
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_resigns_hands_over_before_its_successor_begins() {
@@ -118,7 +118,7 @@ async fn followers_see_who_leads() {
         .last()
         .is_none_or(|leader: &Option<_>| leader.is_none())
     {
-        seen.push(watch.changed().await);
+        seen.push(watch.changed().await.unwrap());
     }
     let b = run(&there, "b", &log);
     let mut events = b.events();
@@ -130,10 +130,16 @@ async fn followers_see_who_leads() {
     a.close().await;
     log.until("b executes").await;
     while watch.leader().is_none_or(|leader| leader.leader != *b.id()) {
-        watch.changed().await;
+        watch.changed().await.unwrap();
     }
     let led = b.current().unwrap();
     assert_eq!(led.leader, *b.id());
+    // A watch of an office ends with it, and says so after what it has seen.
+    let mut of_office = b.leader();
+    b.close().await;
+    let ends = async { while of_office.changed().await.is_ok() {} };
+    assert!(tokio::time::timeout(10 * SECOND, ends).await.is_ok());
+    assert_eq!(of_office.changed().await, Err(WatchEnded));
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,6 +201,10 @@ async fn settings_out_of_range_are_errors() {
     let zero = std::time::Duration::ZERO;
     let built = || candidate(&elections, "a");
     assert_eq!(run(built().ttl(zero)), Err(CandidateError::Ttl(zero)));
+    assert_eq!(run(built().ttl(LONGEST)), Ok(()));
+    let (ttl, longest) = (LONGEST + SECOND, LONGEST);
+    let of_store = CandidateError::TtlOfStore { ttl, longest };
+    assert_eq!(run(built().ttl(ttl)), Err(of_store));
     assert_eq!(
         run(built().stop_limit(zero)),
         Err(CandidateError::Zero("stop_limit"))

@@ -133,7 +133,7 @@ async fn a_store_in_another_history_ends_the_term() {
     let _a = run(&elections, "a", &log);
     log.until("a executes").await;
     store.change(|faults| faults.history += 1);
-    log.until("a hands over, holding: the store is in another history")
+    log.until("a hands over, without: the store is in another history")
         .await;
     log.until("a executes under 2").await;
 }

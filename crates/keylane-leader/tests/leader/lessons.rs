@@ -114,7 +114,7 @@ async fn a_watcher_hears_that_nothing_leads() {
 
 /// Waits until a watcher hears that something leads, or that nothing does.
 async fn hears(watch: &mut LeaderWatch, leads: bool) {
-    let hears = async { while watch.changed().await.is_some() != leads {} };
+    let hears = async { while watch.changed().await.unwrap().is_some() != leads {} };
     let heard = tokio::time::timeout(300 * SECOND, hears).await;
     assert!(heard.is_ok(), "leads: {leads}, heard: {:?}", watch.leader());
 }

@@ -21,6 +21,9 @@ use keylane_leases::{LeaseStore, Owner};
 /// A second: times to live and limits in tests are a few of them, and time is paused.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
+/// The longest time to live that [`Faulty`] grants.
+pub(crate) const LONGEST: Duration = Duration::from_secs(3_600);
+
 /// What careers have done, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
@@ -267,6 +270,10 @@ impl LeaseStore for Faulty {
 
 #[async_trait]
 impl ElectionStore for Faulty {
+    fn longest_ttl(&self) -> Duration {
+        LONGEST
+    }
+
     async fn enter(
         &self,
         key: &Bytes,

@@ -177,17 +177,9 @@ async fn a_busy_bouncer_is_found_out_too() {
             }
         });
     }
-    // A check that has no answer in time knows nothing, and a statement of another client may be in
-    // the way before it: on a busy machine that happens now and then.
-    let mut found = 0;
     for _ in 0..20 {
-        let Ok(database) = Database::connect(&address).await else {
-            continue;
-        };
-        let migrated = database.migrate(&Tables::new()).await;
-        found += usize::from(matches!(migrated, Err(OpenError::SharedSessions)));
+        is_refused(&Database::connect(&address).await.unwrap()).await;
     }
-    assert!(found >= 10, "{found} of 20");
 }
 
 async fn is_refused(database: &Database) {

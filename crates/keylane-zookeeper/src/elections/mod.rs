@@ -87,6 +87,10 @@ impl ElectionStore for ZooKeeperLeases {
         ENTER_EVERY.max(ttl / 3)
     }
 
+    fn longest_ttl(&self) -> Duration {
+        self.link.longest_ttl()
+    }
+
     async fn look(&self, key: &Bytes) -> Result<Election, StoreError> {
         let session = self.link.session().await?;
         read(&session, key).await.map(|view| view.election())

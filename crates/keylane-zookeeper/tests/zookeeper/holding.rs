@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keylane::{Context, Dispatcher};
+use keylane_leader::ElectionStore;
 use keylane_leases::store::{LeaseStore, Owner, Wish};
 use keylane_leases::{Leases, Settings};
 use keylane_testkit::scenario::until_async as until;
@@ -26,6 +27,8 @@ async fn a_lease_that_would_outlast_its_session_is_refused_with_what_to_set() {
     assert_eq!(longest, Duration::from_millis(2_900));
     let store = ZooKeeperLeases::open(&zookeeper, new_root()).unwrap();
     let owner = Owner::random();
+    // Nor does a candidate ask for more.
+    assert_eq!(ElectionStore::longest_ttl(&store), longest);
     let ask = async |ttl| store.acquire(&owner, &[Wish::new("key", ttl)]).await;
     assert!(ask(longest).await.is_ok());
     let error = ask(longest + Duration::from_millis(1)).await.unwrap_err();

@@ -117,8 +117,8 @@ pub(super) fn hand_to(process: u32) -> String {
 
 /// Records which leaders a candidate sees. It is one of their election then.
 async fn hear(journal: Journal, mut leaders: LeaderWatch) {
-    loop {
-        if let Some(following) = leaders.changed().await {
+    while let Ok(leader) = leaders.changed().await {
+        if let Some(following) = leader {
             Event::Sees.write(&journal, [following.token.0, 0, 0]);
         }
     }
