@@ -71,7 +71,7 @@ async fn valkey_9_renews_thousands() {
 /// Two owners, each with thousands of leases, for several times as long as one lasts.
 async fn renews_thousands(kind: RedisKind) {
     const EACH: u32 = 5_000;
-    let ttl = Duration::from_secs(3);
+    let ttl = Duration::from_secs(5);
     let (server, namespace) = (shared(kind).await, new_namespace());
     let owners = Vec::from_iter((0..2).map(|_| leases(&server.url(), &namespace)));
     let held = join_all(owners.iter().enumerate().map(|(at, leases)| {
@@ -79,7 +79,7 @@ async fn renews_thousands(kind: RedisKind) {
         try_join_all(keys.map(|key| leases.acquire(key, ttl)))
     }));
     let held: Vec<_> = held.await.into_iter().map(Result::unwrap).collect();
-    for _ in 0..6 {
+    for _ in 0..4 {
         tokio::time::sleep(ttl / 2).await;
         for lease in held.iter().flatten() {
             lease.check().unwrap();

@@ -12,7 +12,7 @@ use testkit_servers::RedisKind;
 use testkit_servers::proxy::Proxy;
 
 use crate::support::{
-    Client, Driven, Handed, builder, new_name, own, payloads, shared, texts, until,
+    Client, Driven, Handed, LEASE, builder, new_name, own, payloads, shared, texts, until,
 };
 
 /// Entries with these payloads, under the ids `1-1`, `1-2` and so on.
@@ -79,7 +79,9 @@ async fn a_stream_that_is_made_again_is_a_new_one() {
             let server = own(kind).await;
             let (client, name) = (Client::to(&server).await, new_name("again"));
             client.steps(&entries(&name, 0..6)).await;
-            let source = || builder(&server.url(), "g").stream(name.clone()).build();
+            // Not to lose it while this machine is busy.
+            let source = || builder(&server.url(), "g").lease(LEASE * 20);
+            let source = || source().stream(name.clone()).build();
             let mut running = Driven::open(source().unwrap()).await;
             let old = running.receive(6).await;
             running.ack(&old[..2]).await;
@@ -96,7 +98,7 @@ async fn a_stream_that_is_made_again_is_a_new_one() {
             assert_eq!(client.left(&name, "g").await, 5, "{kind}, {again:?}");
 
             // The same for a later process, with the open entries of the stream.
-            drop(running);
+            running.0.close().await.unwrap();
             let mut later = Driven::open(source().unwrap()).await;
             let rest = later.receive(5).await;
             assert_eq!(payloads(&rest), texts(104..109), "{kind}, {again:?}");
