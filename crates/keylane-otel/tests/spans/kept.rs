@@ -48,11 +48,11 @@ async fn the_letter_of_an_inbox_and_its_redrive_keep_the_context() {
     intake.stop().await;
     inbox.close().await.unwrap();
 
-    let ended = spans.ended();
-    assert_kept(&ended);
+    let begun = spans.begun();
+    assert_kept(&begun);
     // The letter says it, too.
     let made_by = creation.span_context().unwrap();
-    assert_eq!(made_by.span_id(), ended[0].span_context.span_id());
+    assert_eq!(made_by.span_id(), begun[0].span_context.span_id());
 }
 
 /// A message waits in a spool while its target is away, and over a restart of the process.

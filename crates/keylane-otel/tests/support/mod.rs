@@ -70,6 +70,14 @@ impl Spans {
         self.exporter.get_finished_spans().expect("spans")
     }
 
+    /// The spans that have ended, in the order in which they began. A message may be handled before
+    /// its sender knows that it was sent.
+    pub(crate) fn begun(&self) -> Vec<SpanData> {
+        let mut spans = self.ended();
+        spans.sort_by_key(|span| span.start_time);
+        spans
+    }
+
     /// The only span that has ended.
     pub(crate) fn only(&self) -> SpanData {
         let mut ended = self.ended();
@@ -148,12 +156,12 @@ pub(crate) fn fails_until(
 
 /// The message was sent, failed, was redriven and succeeded: each attempt is a child of the span
 /// that sent it.
-pub(crate) fn assert_kept(ended: &[SpanData]) {
-    let outcomes: Vec<_> = ended.iter().map(outcome).collect();
+pub(crate) fn assert_kept(begun: &[SpanData]) {
+    let outcomes: Vec<_> = begun.iter().map(outcome).collect();
     assert_eq!(outcomes, ["done", "failed", "done"]);
-    let send = &ended[0].span_context;
-    assert_eq!(ended[0].span_kind, SpanKind::Producer);
-    for attempt in &ended[1..] {
+    let send = &begun[0].span_context;
+    assert_eq!(begun[0].span_kind, SpanKind::Producer);
+    for attempt in &begun[1..] {
         assert_eq!(attempt.span_context.trace_id(), send.trace_id());
         assert_eq!(attempt.parent_span_id, send.span_id());
     }

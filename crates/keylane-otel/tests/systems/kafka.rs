@@ -171,9 +171,9 @@ async fn a_dead_letter_in_a_topic_and_its_redrive_keep_the_context() {
     until(|| spans.ended().len() == 3).await;
     intake.stop().await;
 
-    let ended = spans.ended();
-    assert_kept(&ended);
-    let places = ended[1..].iter();
+    let begun = spans.begun();
+    assert_kept(&begun);
+    let places = begun[1..].iter();
     let places = places.map(|attempt| get(attempt, names::KAFKA_OFFSET).unwrap());
     assert_eq!(places.collect::<Vec<_>>(), ["0", "1"]);
 }
