@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use keylane_leader::error::CommandError;
 use keylane_leader::store::Stage;
-use keylane_leader::{Career, ElectionStore, End, Event, Stop, Term};
+use keylane_leader::{Career, ElectionStore, Elections, End, Event, Office, Stop, Term};
 
 use crate::support::{Act, Faulty, Log, SECOND, Script, candidate, process, run, until};
 
@@ -57,7 +57,7 @@ async fn a_wait_without_an_end_is_a_wait() {
 /// A career whose `execute` panics when it is dropped, and which keeps its term.
 struct Brittle {
     log: Log,
-    kept: Arc<std::sync::Mutex<Vec<Term>>>,
+    kept: Vec<Term>,
 }
 
 struct PanicsWhenDropped;
@@ -74,7 +74,7 @@ impl Career for Brittle {
     type Error = String;
 
     async fn inaugurate(&mut self, term: &Term) -> Result<(), String> {
-        self.kept.lock().unwrap().push(term.clone());
+        self.kept.push(term.clone());
         self.log.add("a inaugurates");
         Ok(())
     }
@@ -90,17 +90,22 @@ impl Career for Brittle {
     }
 }
 
+/// Starts a brittle career, which leads. Its term is kept as long as the office.
+async fn brittle(elections: &Elections, log: &Log) -> Office {
+    let career = Brittle {
+        log: log.clone(),
+        kept: Vec::new(),
+    };
+    let office = candidate(elections, "a").run(career).unwrap();
+    log.until("a executes").await;
+    office
+}
+
 #[tokio::test(start_paused = true)]
 async fn execute_whose_destructor_panics_is_handed_over() {
     let (store, log) = (Arc::default(), Log::default());
     let (here, there) = (process(&store), process(&store));
-    let kept = Arc::default();
-    let career = Brittle {
-        log: log.clone(),
-        kept: Arc::clone(&kept),
-    };
-    let a = candidate(&here, "a").run(career).unwrap();
-    log.until("a executes").await;
+    let a = brittle(&here, &log).await;
     let _b = run(&there, "b", &log);
     tokio::time::sleep(SECOND).await;
     a.resign().unwrap();
@@ -112,13 +117,7 @@ async fn execute_whose_destructor_panics_is_handed_over() {
 async fn a_lost_term_whose_destructor_panics_is_handed_over() {
     let (store, log) = (Arc::default(), Log::default());
     let (here, there) = (process(&store), process(&store));
-    let kept = Arc::default();
-    let career = Brittle {
-        log: log.clone(),
-        kept: Arc::clone(&kept),
-    };
-    let _a = candidate(&here, "a").run(career).unwrap();
-    log.until("a executes").await;
+    let _a = brittle(&here, &log).await;
     store.change(|faults| faults.renews_nothing = true);
     log.until("a hands over").await;
     store.change(|faults| faults.renews_nothing = false);
