@@ -19,11 +19,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::try_join;
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::time::sleep;
 
+use crate::leases::Leases;
 use crate::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
 
 /// Longer than a case takes.
 const LONG: Duration = Duration::from_secs(600);
+
+/// How many leases of an owner are acquired at a time.
+const AT_ONCE: usize = 100;
 
 /// A time that a case can wait for.
 const SHORT: Duration = Duration::from_millis(300);
@@ -55,6 +62,39 @@ pub async fn check_from(store: Arc<dyn LeaseStore>, short: Duration) {
         };
         case(&scene).await;
     }
+}
+
+/// Checks that two owners of a store keep `each` leases for several times as long as one lasts, and
+/// that the leases of one which has closed are free for the other. It takes some `3 * ttl`. Both are
+/// closed then.
+///
+/// # Panics
+///
+/// Panics if a lease is not granted, or is lost. `ttl` must outlast what delays a renewal on the
+/// machine that runs this.
+pub async fn check_many(here: &Leases, there: &Leases, each: u32, ttl: Duration) {
+    let keys = |of: &'static str| (0..each).map(move |number| format!("{of}/{number}"));
+    // Not all at once: a client may limit how long a call waits for its turn.
+    let ours = stream::iter(keys("here").map(|key| here.acquire(key, ttl)));
+    let theirs = stream::iter(keys("there").map(|key| there.acquire(key, ttl)));
+    let held = try_join(
+        ours.buffer_unordered(AT_ONCE).try_collect::<Vec<_>>(),
+        theirs.buffer_unordered(AT_ONCE).try_collect::<Vec<_>>(),
+    );
+    let (ours, theirs) = held.await.expect("each lease is free");
+    for _ in 0..4 {
+        sleep(ttl / 2).await;
+        for lease in ours.iter().chain(&theirs) {
+            lease.check().expect("it is renewed");
+        }
+    }
+    let taken = there.try_acquire("here/7", ttl).await;
+    assert!(taken.is_err(), "another owner has it: {taken:?}");
+    here.close().await;
+    let free = stream::iter(keys("here").map(|key| there.try_acquire(key, ttl)));
+    let free = free.buffer_unordered(AT_ONCE).try_collect::<Vec<_>>();
+    assert_eq!(free.await.expect("each is free").len(), each as usize);
+    there.close().await;
 }
 
 /// A case, and two owners who meet in it.

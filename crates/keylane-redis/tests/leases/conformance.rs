@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use keylane_leases::conformance;
 use keylane_redis::{Redis, RedisLeases};
 use testkit_servers::{RedisCluster, RedisKind};
@@ -68,29 +68,8 @@ async fn valkey_9_renews_thousands() {
     renews_thousands(RedisKind::Valkey9).await;
 }
 
-/// Two owners, each with thousands of leases, for several times as long as one lasts.
 async fn renews_thousands(kind: RedisKind) {
-    const EACH: u32 = 5_000;
-    let ttl = Duration::from_secs(5);
     let (server, namespace) = (shared(kind).await, new_namespace());
-    let owners = Vec::from_iter((0..2).map(|_| leases(&server.url(), &namespace)));
-    let held = join_all(owners.iter().enumerate().map(|(at, leases)| {
-        let keys = (0..EACH).map(move |n| format!("{at}/{n}"));
-        try_join_all(keys.map(|key| leases.acquire(key, ttl)))
-    }));
-    let held: Vec<_> = held.await.into_iter().map(Result::unwrap).collect();
-    for _ in 0..4 {
-        tokio::time::sleep(ttl / 2).await;
-        for lease in held.iter().flatten() {
-            lease.check().unwrap();
-        }
-    }
-    // All leases are taken for the other owner, and free when their holder has closed.
-    let (here, there) = (&owners[0], &owners[1]);
-    assert!(there.try_acquire("0/7", ttl).await.is_err());
-    here.close().await;
-    let keys = (0..EACH).map(|n| format!("0/{n}"));
-    let taken = try_join_all(keys.map(|key| there.try_acquire(key, ttl)));
-    assert_eq!(taken.await.unwrap().len(), EACH as usize);
-    there.close().await;
+    let [here, there] = [(); 2].map(|()| leases(&server.url(), &namespace));
+    conformance::check_many(&here, &there, 5_000, Duration::from_secs(5)).await;
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::try_join_all;
 use keylane_leases::{Leases, Settings, conformance};
 
 use crate::support::{Kind, Place};
@@ -34,41 +33,10 @@ async fn mariadb_renews_thousands() {
     renews_thousands(Kind::MariaDb).await;
 }
 
-/// Two owners, each with leases by the thousand, for several times as long as one lasts.
 async fn renews_thousands(kind: Kind) {
-    const EACH: u32 = 2_000;
     let place = Place::new(kind).await;
-    let ttl = Duration::from_secs(5);
-    let owners = join_all((0..2).map(|_| place.leases())).await;
-    let held = owners.iter().enumerate().map(|(at, leases)| {
-        let keys = (0..EACH).map(move |n| format!("{at}/{n}"));
-        // Not all at once: a call waits five seconds for a connection, and no longer.
-        let acquired = keys.map(|key| leases.acquire(key, ttl));
-        stream::iter(acquired)
-            .buffer_unordered(100)
-            .try_collect::<Vec<_>>()
-    });
-    let held = try_join_all(held).await.unwrap();
-    for _ in 0..4 {
-        tokio::time::sleep(ttl / 2).await;
-        for lease in held.iter().flatten() {
-            lease.check().unwrap();
-        }
-    }
-    // All of it is taken for the other one, and free when its holder has closed.
-    let [here, there] = &owners[..] else {
-        unreachable!("there are two")
-    };
-    assert!(there.try_acquire("0/7", ttl).await.is_err());
-    here.close().await;
-    let keys = (0..EACH).map(|n| format!("0/{n}"));
-    let taken = keys.map(|key| there.try_acquire(key, ttl));
-    let taken = stream::iter(taken).buffer_unordered(100);
-    assert_eq!(
-        taken.try_collect::<Vec<_>>().await.unwrap().len(),
-        EACH as usize
-    );
-    there.close().await;
+    let (here, there) = (place.leases().await, place.leases().await);
+    conformance::check_many(&here, &there, 2_000, Duration::from_secs(5)).await;
 }
 
 #[tokio::test]
