@@ -53,7 +53,7 @@ fn with_a_lane_or_a_task_for_each_only_the_slow_one_waits() {
         assert!(outcome.waits_of_others().max < traffic.slow / 2);
         assert_eq!(outcome.worst()[0].0, SLOW);
     }
-    // What the tasks cost, and the lanes do not.
+    // What the tasks keep, and the lanes do not.
     assert_eq!((per_key.kept_queues, per_key.kept_tasks), (20, 20));
     assert_eq!(dynamic.kept_queues, 0);
 }

@@ -12,7 +12,10 @@ async fn warnings(source: StreamBuilder, entries: usize, least: usize) -> Vec<St
     let logs = Logs::record();
     let mut source = Driven::open(source.build().unwrap()).await;
     source.receive(entries).await;
-    until("the warnings are there", async || logs.at(Level::WARN).len() >= least).await;
+    until("the warnings are there", async || {
+        logs.at(Level::WARN).len() >= least
+    })
+    .await;
     drop(source);
     logs.at(Level::WARN)
 }

@@ -34,5 +34,7 @@ async fn main() -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("post to http://{}/orders", listener.local_addr()?);
     let stop = async { _ = tokio::signal::ctrl_c().await };
-    axum::serve(listener, app).with_graceful_shutdown(stop).await
+    axum::serve(listener, app)
+        .with_graceful_shutdown(stop)
+        .await
 }

@@ -56,7 +56,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     // The console must know who asks.
     let service = app.into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(stop).await?;
+    axum::serve(listener, service)
+        .with_graceful_shutdown(stop)
+        .await?;
     println!("{}", orders.drain().await);
     Ok(())
 }

@@ -23,7 +23,9 @@ async fn asked_to_stop() -> std::io::Result<()> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
     let redis = Redis::at(&var("REDIS").unwrap_or("redis://localhost".to_owned()))?;
-    let queue = ListQueue::builder(&redis, "orders").key(ListKey::json("user")).build()?;
+    let queue = ListQueue::builder(&redis, "orders")
+        .key(ListKey::json("user"))
+        .build()?;
     let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
         .on_exhausted(OnExhausted::Halt)
         .spawn(|raw: RawMessage| async move {

@@ -32,11 +32,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let intake = orders.consume(inbox.source().decode(decode))?;
 
     for (id, cents) in [("order-1", 250), ("order-2", 99), ("order-1", 250)] {
-        let order = Order { user: "ada".to_owned(), cents };
+        let order = Order {
+            user: "ada".to_owned(),
+            cents,
+        };
         // On the disk when this returns. The second `order-1` is not stored.
         let message = NewMessage::new(order.user.clone(), serde_json::to_vec(&order)?);
         inbox.accept_message(message.id(id)).await?;
     }
+    println!("the orders are stored");
 
     tokio::signal::ctrl_c().await?;
     println!("{}", intake.stop().await);

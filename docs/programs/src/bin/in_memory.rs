@@ -32,7 +32,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (user, cents) in [("ada", 250), ("bob", 99), ("ada", 0), ("ada", 120)] {
         orders.send(Order { user, cents }).await?; // returns when it is accepted
     }
-    let order = Order { user: "bob", cents: 5 };
+    let order = Order {
+        user: "bob",
+        cents: 5,
+    };
     let receipt = orders.submit(order).await?; // resolves with the handler's answer
     println!("bob's receipt: {} cents", receipt.await?);
 

@@ -23,7 +23,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let is_up = is_up.load(Ordering::Relaxed);
             async move {
                 println!("attempt {} at {:?}", order.attempt, order.payload);
-                if is_up { Ok(()) } else { Err("the bank does not answer") }
+                if is_up {
+                    Ok(())
+                } else {
+                    Err("the bank does not answer")
+                }
             }
         })?;
     let intake = orders.consume(inbox.source())?;

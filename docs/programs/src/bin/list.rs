@@ -33,7 +33,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .retry(Retry::exponential(Duration::from_millis(50)).max_attempts(5))
         .on_exhausted(OnExhausted::AtSource)
         .spawn(bill)?;
-    let source = queue.source().decode(|raw| Ok(serde_json::from_slice(&raw.payload)?));
+    let source = queue
+        .source()
+        .decode(|raw| Ok(serde_json::from_slice(&raw.payload)?));
     // With a small `held` several workers share a short list.
     let intake = orders.consume_with(source, IntakeSettings::new().held(512))?;
 

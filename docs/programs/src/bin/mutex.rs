@@ -3,7 +3,10 @@
 use keylane_semaphore::KeyedSemaphore;
 
 async fn transfer(accounts: &KeyedSemaphore<u64>, account: u64, cents: i64) -> Result<(), String> {
-    let _permit = accounts.acquire(account).await.map_err(|error| error.to_string())?;
+    let _permit = accounts
+        .acquire(account)
+        .await
+        .map_err(|error| error.to_string())?;
     println!("account {account}: {cents} cents"); // the only one for this account
     Ok(())
 } // dropped here: the next one that waits for this account goes on

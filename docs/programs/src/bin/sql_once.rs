@@ -64,6 +64,8 @@ async fn main() -> Result<(), BoxError> {
     for (account, cents) in [("ada", "250"), ("bob", "99"), ("ada", "-50")] {
         inbox.inbox().accept(account, cents).await?; // committed when this returns
     }
+    println!("the payments are accepted");
+
     tokio::signal::ctrl_c().await?;
     println!("{}", intake.stop().await);
     println!("{}", payments.drain().await);

@@ -13,7 +13,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .on_exhausted(OnExhausted::Halt)
         .trace_keys() // keys as text in the log, and not as hashes
         .spawn(|(_, cents): (&str, u64)| async move {
-            if cents == 0 { Err("nothing to bill") } else { Ok(()) }
+            if cents == 0 {
+                Err("nothing to bill")
+            } else {
+                Ok(())
+            }
         })?;
     for order in [("ada", 0), ("ada", 250), ("bob", 99)] {
         orders.send(order).await?;
@@ -24,7 +28,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // ANCHOR: look
     let stats = orders.stats();
-    println!("{} accepted, {} done, {} wait to be tried again", stats.accepted, stats.done, stats.backing_off);
+    println!(
+        "{} accepted, {} done, {} wait to be tried again",
+        stats.accepted, stats.done, stats.backing_off
+    );
     for hot in orders.hottest(3, HotBy::Age).await {
         println!("{}: {} messages, {:?} old", hot.key, hot.depth, hot.age);
         if let Some(lane) = orders.inspect(&hot.key) {
