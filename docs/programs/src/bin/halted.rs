@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // ANCHOR: decide
-    while let Ok(event) = events.recv().await {
+    while let Some(event) = events.recv().await {
         if let Event::Halted { key, why, .. } = event {
             println!("{key} is halted: {why}");
             ledger.lane(&key).skip()?; // or `resume`, or `replace` with a right message

@@ -40,17 +40,16 @@ fn faults(chapters: &Files, programs: &Files) -> Vec<String> {
         }
     }
     for (program, text) in programs {
-        let is_used = |anchor| used.contains(&(program.clone(), anchor));
+        if used.contains(&(program.clone(), None)) {
+            continue;
+        }
         let parts = parts(text);
-        let has_whole = is_used(None);
-        let unused = |part: &&str| !has_whole && !is_used(Some(*part));
-        faults.extend(
-            parts
-                .iter()
-                .filter(|part| unused(part))
-                .map(|part| name(program, part)),
-        );
-        if !has_whole && parts.is_empty() {
+        for part in &parts {
+            if !used.contains(&(program.clone(), Some(*part))) {
+                faults.push(name(program, part));
+            }
+        }
+        if parts.is_empty() {
             faults.push(name(program, "all"));
         }
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use syn::{FnArg, ImplItem, Item, ReturnType, Type, Visibility};
+use syn::{FnArg, ImplItem, Item, ReceiverKind, ReturnType, Type, Visibility};
 
 use crate::book::{files, root};
 
@@ -57,7 +57,7 @@ fn settings(text: &str, krate: &str, into: &mut Settings) {
             };
             let is_by_value = matches!(
                 function.sig.inputs.first(),
-                Some(FnArg::Receiver(receiver)) if receiver.reference.is_none()
+                Some(FnArg::Receiver(receiver)) if matches!(receiver.kind, ReceiverKind::Value)
             );
             let returned = match &function.sig.output {
                 ReturnType::Type(_, returned) => type_name(returned),

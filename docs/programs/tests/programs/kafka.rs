@@ -15,7 +15,10 @@ async fn json_is_consumed_and_letters_go_back() {
     consumer.until("ada pays 250 cents").await;
     consumer.until("bob pays 99 cents").await;
     let said = consumer.stop().await;
-    assert!(said.contains("4 received = 2 acked + 2 dead-lettered"), "{said}");
+    assert!(
+        said.contains("4 received = 2 acked + 2 dead-lettered"),
+        "{said}"
+    );
     let said = start(program!("kafka_redrive")).ended().await;
     assert!(said.contains("2 letters went back"), "{said}");
 }

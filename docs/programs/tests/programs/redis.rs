@@ -15,7 +15,10 @@ async fn a_list_is_consumed_and_its_letters_are_shown() {
     let server = server().await;
     let url = server.url();
     server.execute(&["LPUSH", "orders", ORDER]).await.unwrap();
-    server.execute(&["LPUSH", "orders", r#"{"user": "bob"}"#]).await.unwrap();
+    server
+        .execute(&["LPUSH", "orders", r#"{"user": "bob"}"#])
+        .await
+        .unwrap();
     let produced = Program::start(program!("produce"), ("REDIS", &url));
     assert!(produced.ended().await.contains("it is in orders:2"));
     let mut list = Program::start(program!("list"), ("REDIS", &url));
@@ -32,7 +35,10 @@ async fn streams_are_consumed() {
     let add = ["XADD", "orders:2", "*", "key", "ada", "payload", ORDER];
     server.execute(&add).await.unwrap();
     // In the wrong place.
-    server.execute(&["XADD", "orders", "*", "key", "ada"]).await.unwrap();
+    server
+        .execute(&["XADD", "orders", "*", "key", "ada"])
+        .await
+        .unwrap();
     let mut stream = Program::start(program!("stream"), ("REDIS", &url));
     stream.until("ada pays 250 cents").await;
     stream.until("nothing reads them").await;

@@ -34,7 +34,10 @@ async fn the_service_answers() {
     let mut axum = Program::start(program!("axum"), ANY_PORT);
     let address = address(&axum.until("post to http://").await);
     let answer = ask(&address, "POST /orders", r#"{"cents": 250}"#).await;
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("250 cents\n"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.ends_with("250 cents\n"),
+        "{answer}"
+    );
     axum.stop().await;
 }
 
@@ -45,14 +48,25 @@ async fn the_console_shows_the_dispatcher() {
     let answer = ask(&address, "POST /orders", r#"{"user": "bob", "cents": 0}"#).await;
     assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
     let page = ask(&address, "GET /console/", "").await;
-    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<html"), "{page}");
-    let find = || ask(&address, "POST /console/find", r#"{"dispatcher": "orders", "key": "bob"}"#);
+    assert!(
+        page.starts_with("HTTP/1.1 200") && page.contains("<html"),
+        "{page}"
+    );
+    let find = || {
+        ask(
+            &address,
+            "POST /console/find",
+            r#"{"dispatcher": "orders", "key": "bob"}"#,
+        )
+    };
     let halted = async {
         while !find().await.contains("halted") {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(Duration::from_secs(30), halted).await.expect("the lane of bob is halted");
+    timeout(Duration::from_secs(30), halted)
+        .await
+        .expect("the lane of bob is halted");
     let said = console.stop().await;
     assert!(said.contains("1 accepted"), "{said}");
 }

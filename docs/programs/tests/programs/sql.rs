@@ -24,7 +24,9 @@ async fn each_payment_is_booked_once_although_its_process_is_killed() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(Duration::from_secs(60), all_handled).await.expect("all payments are handled");
+    timeout(Duration::from_secs(60), all_handled)
+        .await
+        .expect("all payments are handled");
     program.stop().await;
     let sums = "select string_agg(name || ' ' || cents, ', ' order by name) from accounts";
     let sums = server.execute(&name, sums).await.unwrap();
