@@ -1,4 +1,4 @@
-//! An axum service with a page that shows its lanes: `http://127.0.0.1:3000/console/`.
+//! An axum service with a page that shows its lanes: `http://127.0.0.1:3000/console`.
 
 use std::env::var;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .nest("/console", console.router());
     let address = var("ADDRESS").unwrap_or("127.0.0.1:3000".to_owned());
     let listener = tokio::net::TcpListener::bind(address).await?;
-    println!("look at http://{}/console/", listener.local_addr()?);
+    println!("look at http://{}/console", listener.local_addr()?);
     let stop = async move {
         _ = tokio::signal::ctrl_c().await;
         console.close(); // its feeds are responses without an end

@@ -16,7 +16,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("bob", "12 cents"),
     ] {
         // Returns when all replicas have it.
-        producer.send("orders", &RawMessage::new(payload).key(key)).await?;
+        producer
+            .send("orders", &RawMessage::new(payload).key(key))
+            .await?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .spawn(move |order: RawMessage| {
             let is_up = is_up.load(Ordering::Relaxed);
             async move {
-                println!("attempt {} at {:?}", order.attempt, order.payload);
+                println!("an attempt at {:?}", order.payload);
                 if is_up {
                     Ok(())
                 } else {

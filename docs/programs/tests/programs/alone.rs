@@ -45,7 +45,7 @@ async fn letters_are_put_back_and_handled() {
     let inbox = ("INBOX", folder.path().to_str().unwrap());
     let said = Program::start(program!("letters"), inbox).ended().await;
     assert!(
-        said.contains("the bank does not answer after 3 attempts"),
+        said.contains("\"the bank does not answer\" after 3 attempts"),
         "{said}"
     );
     assert!(said.contains("1 went back"), "{said}");

@@ -47,7 +47,7 @@ async fn the_console_shows_the_dispatcher() {
     let address = address(&console.until("look at http://").await);
     let answer = ask(&address, "POST /orders", r#"{"user": "bob", "cents": 0}"#).await;
     assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
-    let page = ask(&address, "GET /console/", "").await;
+    let page = ask(&address, "GET /console", "").await;
     assert!(
         page.starts_with("HTTP/1.1 200") && page.contains("<html"),
         "{page}"

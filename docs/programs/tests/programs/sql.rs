@@ -10,8 +10,8 @@ use crate::program::{Program, program};
 #[tokio::test]
 async fn each_payment_is_booked_once_although_its_process_is_killed() {
     let server = Postgres::start().await.unwrap();
-    let name = server.create_database().await.unwrap();
-    let url = server.url(&name);
+    let url = server.create_database().await.unwrap();
+    let name = url.rsplit('/').next().unwrap();
     let mut killed = Program::start(program!("sql_once"), ("DATABASE_URL", &url));
     killed.until("the payments are accepted").await;
     killed.kill().await;
@@ -20,7 +20,7 @@ async fn each_payment_is_booked_once_although_its_process_is_killed() {
     program.until("the payments are accepted").await;
     let all_handled = async {
         let count = "select count(*) from keylane_messages";
-        while server.execute(&name, count).await.unwrap().trim() != "0" {
+        while server.execute(name, count).await.unwrap().trim() != "0" {
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -29,6 +29,6 @@ async fn each_payment_is_booked_once_although_its_process_is_killed() {
         .expect("all payments are handled");
     program.stop().await;
     let sums = "select string_agg(name || ' ' || cents, ', ' order by name) from accounts";
-    let sums = server.execute(&name, sums).await.unwrap();
+    let sums = server.execute(name, sums).await.unwrap();
     assert_eq!(sums.trim(), "ada 400, bob 198");
 }
