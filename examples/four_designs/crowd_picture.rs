@@ -6,7 +6,7 @@ use examples::svg::{Anchor, Svg};
 use crate::crowd::Crowd;
 use crate::table::mebibytes;
 
-/// Lines differ in their dashes too, for prints and for those who see no colours.
+/// Lines differ in their dashes too, for grey prints and all kinds of colour blindness.
 const STYLE: &str = "\
     .ground{fill:#fff} .frame{fill:none;stroke:#777} .grid{fill:none;stroke:#ddd} \
     .l0,.l1,.l2,.l3{fill:none;stroke-width:2.5} .l0{stroke:#777;stroke-dasharray:2 4} \

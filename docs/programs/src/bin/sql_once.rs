@@ -1,5 +1,5 @@
-//! Payments in PostgreSQL: each is booked once, whichever process dies, because the handler's writes
-//! and the done-mark of the message commit together.
+//! Payments in PostgreSQL: each is booked once, whichever process dies, because the handler's
+//! writes and the done-mark of the message commit together.
 
 use std::env::var;
 

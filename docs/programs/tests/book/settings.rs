@@ -128,7 +128,8 @@ fn settings_and_rows_are_read() {
     ";
     let mut found = Settings::new();
     settings(text, "keylane-x", &mut found);
-    let chapter = "# S\n\n## A\n\n`keylane_x::Builder`, `x`.\n\n| setting |\n| --- |\n| `one` | 1 |\n| `two` | 2 |\n";
+    let chapter = "# S\n\n## A\n\n`keylane_x::Builder`, `x`.\n\n\
+                   | setting |\n| --- |\n| `one` | 1 |\n| `two` | 2 |\n";
     assert_eq!(found, tables(chapter));
     let names = ["one", "two"].map(str::to_owned);
     assert_eq!(found["keylane_x::Builder"], BTreeSet::from(names));

@@ -21,7 +21,8 @@ async fn ask(address: &str, head: &str, body: &str) -> String {
     let length = body.len();
     let request = format!(
         "{head} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\nx-user: ada\r\n\
-         x-keylane-console: 1\r\norigin: http://{address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+         x-keylane-console: 1\r\norigin: http://{address}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
