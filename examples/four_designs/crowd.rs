@@ -91,6 +91,13 @@ impl Crowd {
         }
         let took = started.elapsed();
         design.finish().await?;
+        // Its last tasks leave, or they would be in the count of the next design.
+        for _ in 0..100 {
+            if tasks_alive() <= tasks {
+                break;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
         Ok(Self { choice, took, kept })
     }
 
