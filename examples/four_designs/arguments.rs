@@ -26,6 +26,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     slow_ms: u32,
 
+    /// How many users send one message and are silent then, in the second part; 0 leaves it out
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub(crate) crowd: u32,
+
+    /// Where the picture of the second part goes [default: beside the other, as many_users.svg]
+    #[arg(long, value_name = "FILE")]
+    crowd_out: Option<PathBuf>,
+
     /// Where the picture goes [default: four_designs.svg in the folder for temporary files]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -39,6 +47,11 @@ impl Arguments {
     pub(crate) fn out(&self) -> PathBuf {
         let default = || std::env::temp_dir().join("four_designs.svg");
         self.out.clone().unwrap_or_else(default)
+    }
+
+    pub(crate) fn crowd_out(&self) -> PathBuf {
+        let beside = || self.out().with_file_name("many_users.svg");
+        self.crowd_out.clone().unwrap_or_else(beside)
     }
 }
 

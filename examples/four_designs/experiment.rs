@@ -4,6 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::arguments::Arguments;
+use crate::crowd::Crowd;
+use crate::crowd_picture;
 use crate::designs::{Choice, DesignError};
 use crate::picture;
 use crate::table;
@@ -24,12 +26,22 @@ pub(crate) async fn run(arguments: &Arguments, out: &mut impl Write) -> Result<b
         table::worst(&traffic, &outcomes)
     )?;
 
-    let file = arguments.out();
-    match std::fs::write(&file, picture::draw(&traffic, &outcomes)) {
-        Ok(()) => writeln!(out, "\npicture: {}", file.display())?,
-        Err(error) => return Err(RunError::Picture { file, error }),
+    writeln!(out)?;
+    write(out, arguments.out(), picture::draw(&traffic, &outcomes))?;
+    if arguments.crowd > 0 {
+        write!(out, "\n{}", table::crowd_heading(arguments.crowd))?;
+        let crowds = Crowd::of_each(arguments.crowd).await?;
+        write!(out, "\n{}\n", table::crowds(&crowds))?;
+        write(out, arguments.crowd_out(), crowd_picture::draw(&crowds))?;
     }
     Ok(outcomes.iter().all(|outcome| outcome.is_good()))
+}
+
+fn write(out: &mut impl Write, file: PathBuf, picture: String) -> Result<(), RunError> {
+    match std::fs::write(&file, picture) {
+        Ok(()) => Ok(writeln!(out, "picture: {}", file.display())?),
+        Err(error) => Err(RunError::Picture { file, error }),
+    }
 }
 
 /// Why there is no result.

@@ -48,7 +48,16 @@ impl Handler {
         }
     }
 
+    /// Counts messages, and does nothing else: of as many users as there may be.
+    pub(crate) fn counting() -> Self {
+        Self::new(0)
+    }
+
     pub(crate) async fn handle(&self, message: Message) {
+        if self.users.is_empty() {
+            self.count();
+            return;
+        }
         self.record(message.user, |record| {
             // Any message that overtakes another of its user, or runs beside it, is found here.
             let in_order = record.started.len() == message.number && !record.running;
@@ -62,6 +71,10 @@ impl Handler {
         compute();
         sleep(message.work).await;
         self.record(message.user, |record| record.running = false);
+        self.count();
+    }
+
+    fn count(&self) {
         self.handled.fetch_add(1, Ordering::Relaxed);
         self.one_more.notify_one();
     }

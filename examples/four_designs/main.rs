@@ -14,6 +14,9 @@
 //! keys happen to share its lane. A stripe from top to bottom is the machine itself, busy with something
 //! else.
 //!
+//! So a task for each user is as good as keylane? Then 100,000 users come, send one message each, and are
+//! silent. A second table and picture show what each design keeps of them: tasks, queues and memory.
+//!
 //! `RUST_LOG=keylane=info` logs each attempt of the dispatcher on stderr.
 //!
 //! Exit status: 0 if every message was handled once and in order, 1 if not, 2 if it could not be run.
@@ -26,6 +29,8 @@ mod arguments;
 mod experiment;
 mod traffic;
 
+mod crowd;
+mod crowd_picture;
 mod designs;
 mod handler;
 mod outcome;

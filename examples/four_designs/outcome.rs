@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::runtime::Handle;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 
 use crate::designs::{Choice, Design, DesignError};
 use crate::handler::{Handler, Started};
@@ -19,11 +18,6 @@ pub(crate) struct Outcome {
     pub(crate) sent: u64,
     pub(crate) handled: u64,
     pub(crate) breaks: u64,
-    /// Most queues at the same time, seen at each send.
-    pub(crate) most_queues: usize,
-    /// Queues and tasks that were left when there was nothing more to do.
-    pub(crate) kept_queues: usize,
-    pub(crate) kept_tasks: usize,
     started: Vec<Vec<Started>>,
 }
 
@@ -37,13 +31,10 @@ impl Outcome {
     ) -> Result<Self, DesignError> {
         let sent = traffic.messages.len() as u64;
         let bar = bar(choice.name(), sent);
-        let tasks = tasks_alive();
         let mut design = start()?;
-        let mut most_queues = 0;
         for message in &traffic.messages {
             sleep_until(handler.start() + message.due).await;
             design.send(*message).await?;
-            most_queues = most_queues.max(design.queues());
             bar.set_position(handler.handled());
         }
         while handler.handled() < sent {
@@ -54,28 +45,14 @@ impl Outcome {
             bar.set_position(handler.handled());
         }
         let total = handler.start().elapsed();
-        // The last handler has ended; what it belonged to may still be tidying up.
-        sleep(Duration::from_millis(20)).await;
-        let kept_queues = design.queues();
-        let kept_tasks = tasks_alive().saturating_sub(tasks);
         design.finish().await?;
         bar.finish_and_clear();
-        // Its last tasks leave, or they would be in the count of the next design.
-        for _ in 0..100 {
-            if tasks_alive() <= tasks {
-                break;
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
         Ok(Self {
             choice,
             total,
             sent,
             handled: handler.handled(),
             breaks: handler.breaks(),
-            most_queues,
-            kept_queues,
-            kept_tasks,
             started: (1..=traffic.users)
                 .map(|user| handler.started(user))
                 .collect(),
@@ -137,11 +114,6 @@ impl Waits {
 
 /// A design in which nothing ends for so long has lost a message.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Of this runtime.
-fn tasks_alive() -> usize {
-    Handle::current().metrics().num_alive_tasks()
-}
 
 /// On a terminal only, and on stderr.
 fn bar(name: &'static str, total: u64) -> ProgressBar {

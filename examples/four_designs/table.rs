@@ -3,6 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use examples::say::grouped;
+
+use crate::crowd::Crowd;
 use crate::designs::Choice;
 use crate::outcome::{Outcome, Waits};
 use crate::traffic::{SLOW, Traffic, User};
@@ -39,30 +42,23 @@ pub(crate) fn summary(outcomes: &[Outcome]) -> String {
     rows.extend(outcomes.iter().map(row));
     let mut text = aligned(&rows);
     text.push_str(
-        "waits are from the time a message was due to the start of its handler; \
-         kept: with nothing left to do\n",
+        "others: all but the slow user; a wait is from the time a message was due to its start\n",
     );
     text
 }
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 7] = [
     "design",
     "total",
     "handled",
     "order breaks",
-    "others: p50",
+    "others wait: p50",
     "p99",
     "max",
-    "slow user: p50",
-    "p99",
-    "max",
-    "most queues",
-    "queues kept",
-    "tasks kept",
 ];
 
 fn row(outcome: &Outcome) -> [String; COLUMNS.len()] {
-    let (others, slow) = (outcome.waits_of_others(), outcome.waits(SLOW));
+    let others = outcome.waits_of_others();
     [
         outcome.choice.name().to_owned(),
         duration(outcome.total),
@@ -71,12 +67,6 @@ fn row(outcome: &Outcome) -> [String; COLUMNS.len()] {
         duration(others.p50),
         duration(others.p99),
         duration(others.max),
-        duration(slow.p50),
-        duration(slow.p99),
-        duration(slow.max),
-        outcome.most_queues.to_string(),
-        outcome.kept_queues.to_string(),
-        outcome.kept_tasks.to_string(),
     ]
 }
 
@@ -98,6 +88,47 @@ pub(crate) fn worst(traffic: &Traffic, outcomes: &[Outcome]) -> String {
         }
     }
     aligned(&rows)
+}
+
+/// What is going to happen in the second part.
+pub(crate) fn crowd_heading(users: User) -> String {
+    let users = grouped(users);
+    format!("Then {users} users send one message each, and are silent. What is kept of them?\n")
+}
+
+/// A row for each design.
+pub(crate) fn crowds(crowds: &[Crowd]) -> String {
+    let head = [
+        "design",
+        "total",
+        "queues kept",
+        "tasks kept",
+        "memory kept",
+        "for a user",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(crowds.iter().map(|crowd| {
+        let kept = crowd.last();
+        let unknown = || "unknown".to_owned();
+        [
+            crowd.choice.name().to_owned(),
+            duration(crowd.took),
+            grouped(kept.queues as u32),
+            grouped(kept.tasks as u32),
+            kept.bytes.map_or_else(unknown, mebibytes),
+            kept.bytes.map_or_else(unknown, |bytes| {
+                format!("{} B", bytes / u64::from(kept.users.max(1)))
+            }),
+        ]
+    }));
+    let mut text = aligned(&rows);
+    text.push_str("kept: with nothing left to do; memory: of the process, beyond that before\n");
+    text
+}
+
+/// Bytes with a unit.
+pub(crate) fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 fn note(traffic: &Traffic, choice: Choice, user: User) -> &'static str {

@@ -25,6 +25,18 @@ pub(crate) struct Message {
     pub(crate) work: Duration,
 }
 
+impl Message {
+    /// The only message of a user who takes no time.
+    pub(crate) fn of_crowd(user: User) -> Self {
+        Self {
+            user,
+            number: 0,
+            due: Duration::ZERO,
+            work: Duration::ZERO,
+        }
+    }
+}
+
 /// The whole load.
 #[derive(Debug)]
 pub(crate) struct Traffic {

@@ -30,6 +30,8 @@ mod judge;
 mod stop;
 
 mod say;
+#[path = "../screen.rs"]
+mod screen;
 
 use std::error::Error;
 use std::process::ExitCode;

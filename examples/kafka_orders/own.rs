@@ -51,7 +51,7 @@ pub(crate) async fn consume(own: &Own) -> Result<(), Failure> {
                     members: &[("this".to_owned(), status)],
                     partitions: &partitions,
                 };
-                say::line(format_args!("{block}\n"));
+                say::block(block);
             }
             // The source tries again as well.
             Err(error) => say::error(&*error),

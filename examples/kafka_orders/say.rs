@@ -1,15 +1,10 @@
-//! Lines on standard output. It may be a pipe that is closed: that is no reason to stop.
+//! What is written to the standard output, and to the standard error.
 
 use std::error::Error;
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Writes a line to the standard output.
-pub(crate) fn line(text: impl Display) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-}
+pub(crate) use crate::screen::{block, line};
 
 /// Writes an error and its causes to the standard error.
 pub(crate) fn error(error: &dyn Error) {

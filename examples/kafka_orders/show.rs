@@ -180,7 +180,7 @@ impl Course {
             members: &members.collect::<Vec<_>>(),
             partitions,
         };
-        say::line(format_args!("{block}\n"));
+        say::block(block);
         Ok(())
     }
 

@@ -178,7 +178,7 @@ impl Course {
             workers: &self.crew.statuses(),
             seen,
         };
-        say::line(format_args!("{block}\n"));
+        say::block(block);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::experiment::{self, RunError};
 use crate::support::{assert_well_formed, parse};
 
-const TINY: [&str; 8] = [
+const TINY: [&str; 10] = [
     "--seconds",
     "0.3",
     "--users",
@@ -19,6 +19,8 @@ const TINY: [&str; 8] = [
     "2",
     "--slow-ms",
     "20",
+    "--crowd",
+    "200",
 ];
 
 #[test]
@@ -42,15 +44,24 @@ fn the_table_says_what_happened_and_the_picture_is_where_it_says() {
         assert_eq!(handled, sent, "{row}");
         assert_ne!(handled, "0", "{row}");
         assert_eq!(cells[2].trim(), "0", "order breaks: {row}");
-        // The worst users of each design follow in a table of their own.
+        // The worst users of each design, and what it keeps, follow in tables of their own.
         assert_eq!(
             text.lines().filter(|line| line.starts_with(design)).count(),
-            2
+            3
         );
         let picture = std::fs::read_to_string(&file).unwrap();
         assert!(picture.contains(&format!(">{key}<")), "{key}");
     }
-    assert!(text.contains(&format!("picture: {}\n", file.display())));
+    let crowd = folder.path().join("many_users.svg");
+    for file in [&file, &crowd] {
+        assert!(text.contains(&format!("picture: {}\n", file.display())));
+        assert_well_formed(&std::fs::read_to_string(file).unwrap());
+    }
+    let is_picture = |line: &str| line.starts_with("picture: ");
+    let wide = text
+        .lines()
+        .filter(|line| !is_picture(line) && line.chars().count() > 100);
+    assert_eq!(wide.collect::<Vec<_>>(), [""; 0]);
     let picture = std::fs::read_to_string(&file).unwrap();
     assert_well_formed(&picture);
     assert_eq!(picture.matches("<g id=\"panel-").count(), 4);
@@ -68,16 +79,25 @@ fn a_picture_that_cannot_be_written_is_an_error_and_the_table_is_there() {
 fn the_default_goes_to_the_temporary_files() {
     let out = parse(&[]).unwrap().out();
     assert_eq!(out, std::env::temp_dir().join("four_designs.svg"));
-    assert_eq!(
-        parse(&["--out", "a.svg"]).unwrap().out(),
-        Path::new("a.svg")
-    );
+    let given = parse(&["--out", "a/b.svg"]).unwrap();
+    assert_eq!(given.out(), Path::new("a/b.svg"));
+    assert_eq!(given.crowd_out(), Path::new("a/many_users.svg"));
+    let given = parse(&["--crowd-out", "c.svg"]).unwrap();
+    assert_eq!(given.crowd_out(), Path::new("c.svg"));
 }
 
 #[test]
 fn the_help_names_each_option() {
     let help = Arguments::command().render_help().to_string();
-    for option in ["--seconds", "--users", "--lanes", "--slow-ms", "--out"] {
+    for option in [
+        "--seconds",
+        "--users",
+        "--lanes",
+        "--slow-ms",
+        "--out",
+        "--crowd",
+        "--crowd-out",
+    ] {
         assert!(help.contains(option), "{help}");
     }
 }
@@ -95,6 +115,7 @@ fn nonsense_is_refused() {
         ["--lanes", "1025"],
         ["--slow-ms", "0"],
         ["--slow-ms", "x"],
+        ["--crowd", "1000001"],
     ] {
         assert!(parse(&options).is_err(), "{options:?}");
     }

@@ -11,6 +11,10 @@
 // The example itself, module by module, as its `main.rs` lists them.
 #[path = "../../examples/four_designs/arguments.rs"]
 mod arguments;
+#[path = "../../examples/four_designs/crowd.rs"]
+mod crowd;
+#[path = "../../examples/four_designs/crowd_picture.rs"]
+mod crowd_picture;
 #[path = "../../examples/four_designs/designs/mod.rs"]
 mod designs;
 #[path = "../../examples/four_designs/experiment.rs"]
@@ -29,5 +33,6 @@ mod traffic;
 mod support;
 
 mod command_line;
+mod crowds;
 mod drawing;
 mod waits;

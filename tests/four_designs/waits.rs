@@ -42,7 +42,6 @@ fn in_static_lanes_wait_those_who_share_the_slow_ones() {
     for user in strangers {
         assert!(fixed.waits(user).max < traffic.slow / 2, "user {user}");
     }
-    assert_eq!((fixed.most_queues, fixed.kept_queues), (4, 0));
 }
 
 #[test]
@@ -53,9 +52,6 @@ fn with_a_lane_or_a_task_for_each_only_the_slow_one_waits() {
         assert!(outcome.waits_of_others().max < traffic.slow / 2);
         assert_eq!(outcome.worst()[0].0, SLOW);
     }
-    // What the tasks cost, and the lanes do not.
-    assert_eq!((per_key.kept_queues, per_key.kept_tasks), (20, 20));
-    assert_eq!(dynamic.kept_queues, 0);
 }
 
 #[test]

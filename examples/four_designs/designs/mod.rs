@@ -1,12 +1,14 @@
 //! The four designs. Three of them are the same engine with another key function.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use keylane::routing::hash_lane;
 
+use crate::crowd::Crowd;
 use crate::handler::Handler;
 use crate::outcome::Outcome;
-use crate::traffic::{Message, Traffic};
+use crate::traffic::{Message, Traffic, User};
 
 mod engine;
 mod per_key;
@@ -37,6 +39,9 @@ pub(crate) enum DesignError {
     NotBuilt(#[from] keylane::error::BuildError),
 }
 
+/// Static lanes for many users. Their number makes no difference there.
+const LANES: NonZeroUsize = NonZeroUsize::new(64).expect("it is not zero");
+
 /// A design by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
@@ -65,6 +70,31 @@ impl Choice {
             Self::PerKey => "plain Tokio".to_owned(),
             Self::Static => format!("key: hash_lane({}, user)", traffic.lanes),
             Self::Dynamic => "key: user".to_owned(),
+        }
+    }
+
+    /// Lets so many users come and be silent. The engine's designs have room for so many messages.
+    pub(crate) async fn crowd(self, users: User, room: usize) -> Result<Crowd, DesignError> {
+        let handler = Arc::new(Handler::counting());
+        match self {
+            Self::Single => {
+                let start = |handler| Engine::start(|_| (), handler, room);
+                Crowd::measure(self, users, &handler, start).await
+            }
+            Self::PerKey => {
+                let start = |handler| Ok(PerKey::start(handler));
+                Crowd::measure(self, users, &handler, start).await
+            }
+            Self::Static => {
+                let key = |message: &Message| hash_lane(LANES, &message.user);
+                let start = |handler| Engine::start(key, handler, room);
+                Crowd::measure(self, users, &handler, start).await
+            }
+            Self::Dynamic => {
+                let key = |message: &Message| message.user;
+                let start = |handler| Engine::start(key, handler, room);
+                Crowd::measure(self, users, &handler, start).await
+            }
         }
     }
 

@@ -29,6 +29,7 @@ impl ListQueue {
             settings: Settings {
                 list: list.into(),
                 key: ListKey::none(),
+                has_rule: false,
                 lease: Duration::from_secs(10),
                 most_sent: 100_000,
                 most_bytes: 4 << 20,
@@ -43,9 +44,13 @@ impl ListQueue {
 impl ListBuilder {
     /// Sets where the key of a plain element is; [none](ListKey::none) by default. All workers of a
     /// list must set the same.
+    ///
+    /// The first element without a key is logged as a warning, because its order is not kept. If
+    /// that is meant, set [`ListKey::none`] here: then it is not logged.
     #[must_use]
     pub fn key(mut self, key: ListKey) -> Self {
         self.settings.key = key;
+        self.settings.has_rule = true;
         self
     }
 

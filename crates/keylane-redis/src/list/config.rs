@@ -53,14 +53,35 @@ impl ListKey {
     }
 }
 
+/// What to do about elements without a key, if there is no rule that finds one.
+const NO_RULE: &str = "set the place of the key with `ListBuilder::key`, or `ListKey::none()` if \
+                       order does not matter";
+
+/// What to do about elements in which the rule finds no key.
+const RULE_FAILS: &str = "the rule of `ListBuilder::key` finds none in it; correct the rule, or \
+                          what producers push";
+
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) list: Bytes,
     pub(super) key: ListKey,
+    /// Whether the key was set, to none perhaps.
+    pub(super) has_rule: bool,
     pub(super) lease: Duration,
     pub(super) most_sent: usize,
     pub(super) most_bytes: usize,
     pub(super) is_cyclic: bool,
     pub(super) keeps_letters: bool,
     pub(super) exact_starts: bool,
+}
+
+impl Settings {
+    /// What to do about an element without a key; nothing if that is meant.
+    pub(super) fn remedy_for_no_key(&self) -> Option<&'static str> {
+        match (self.has_rule, self.key == ListKey::none()) {
+            (false, _) => Some(NO_RULE),
+            (true, true) => None,
+            (true, false) => Some(RULE_FAILS),
+        }
+    }
 }

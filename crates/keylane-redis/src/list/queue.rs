@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -324,6 +324,8 @@ pub(super) struct List {
     pub(super) link: ReconnectingLink,
     /// The highest token that a source of this queue has received.
     pub(super) highest: AtomicU64,
+    /// Whether an element without a key was warned of.
+    pub(super) is_keyless_known: AtomicBool,
 }
 
 impl List {
@@ -332,6 +334,7 @@ impl List {
             keys: Keys::new(&settings.list),
             link: ReconnectingLink::new(redis.clone()),
             highest: AtomicU64::new(0),
+            is_keyless_known: AtomicBool::new(false),
             redis,
             settings,
         }

@@ -441,6 +441,9 @@ impl List {
     ) -> Result<Handed<HandOut>, RedisError> {
         let (token, element) = (number(&text)?, Bytes::from(element));
         let key = key_of(&element);
+        if key.is_none() {
+            self.warn_of_no_key();
+        }
         let (mut message, past) = decode(element);
         message.position = Some(text.into());
         let is_free = !past.is_suspect && !self.settings.exact_starts;
@@ -450,6 +453,21 @@ impl List {
             attempts: past.attempts,
             noted: past.attempts.saturating_add(u32::from(is_free)),
         })
+    }
+
+    /// Warns of the first element without a key, unless its order does not matter.
+    fn warn_of_no_key(&self) {
+        let Some(remedy) = self.settings.remedy_for_no_key() else {
+            return;
+        };
+        if !self.is_keyless_known.swap(true, Ordering::Relaxed) {
+            let list = self.name();
+            tracing::warn!(
+                target: "keylane",
+                list,
+                "an element has no key, so its order is not kept: {remedy}"
+            );
+        }
     }
 
     /// Returns why a server does not know a worker, by the last token of the server.

@@ -11,6 +11,7 @@ use keylane_leases::{LONGEST_TTL, Leases, SHORTEST_TTL};
 use super::config::{Config, Settings, StreamStart, StreamTrim};
 use super::record::StreamFields;
 use super::source::StreamSource;
+use super::strays::Strays;
 use crate::names;
 use crate::server::Redis;
 
@@ -47,6 +48,7 @@ impl StreamSource {
             settings: Settings {
                 group: group.into(),
                 streams: Vec::new(),
+                partitioned: Vec::new(),
                 name: std::process::id().to_string(),
                 fields: StreamFields::new(),
                 start_at: StreamStart::default(),
@@ -85,8 +87,11 @@ impl StreamBuilder {
     ///
     /// All members of the group must set the same number. In a cluster each partition is in a slot
     /// of its own, unless the name has braces.
-    pub fn partitions(self, name: impl AsRef<str>, count: u32) -> Self {
+    ///
+    /// If there is a stream or a list `name`, it is logged as a warning: nothing reads it.
+    pub fn partitions(mut self, name: impl AsRef<str>, count: u32) -> Self {
         let name = name.as_ref();
+        self.settings.partitioned.push(name.to_owned().into());
         self.streams((0..count).map(|number| format!("{name}:{number}")))
     }
 
@@ -103,13 +108,15 @@ impl StreamBuilder {
         self
     }
 
-    /// Sets the field of the key; `key` by default.
+    /// Sets the field of the key; `key` by default. The first entry without it is logged as a
+    /// warning, because its order is not kept.
     pub fn key_field(mut self, name: impl Into<Bytes>) -> Self {
         self.settings.fields = self.settings.fields.key(name);
         self
     }
 
-    /// Sets the field of the payload; `payload` by default.
+    /// Sets the field of the payload; `payload` by default. The first entry without it is logged
+    /// as a warning.
     pub fn payload_field(mut self, name: impl Into<Bytes>) -> Self {
         self.settings.fields = self.settings.fields.payload(name);
         self
@@ -215,6 +222,7 @@ impl StreamBuilder {
             return Err(ConfigError::new("lease", LEASE));
         }
         Ok(StreamSource::new(Arc::new(Config {
+            strays: Strays::new(&settings.partitioned, &settings.streams),
             redis: self.redis,
             settings: self.settings,
         })))

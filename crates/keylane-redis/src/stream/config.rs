@@ -7,6 +7,7 @@ use bytes::Bytes;
 use keylane_leases::Leases;
 
 use super::record::StreamFields;
+use super::strays::Strays;
 use crate::server::Redis;
 
 /// Where a new group begins.
@@ -36,12 +37,15 @@ pub enum StreamTrim {
 pub(super) struct Config {
     pub(super) redis: Redis,
     pub(super) settings: Settings,
+    pub(super) strays: Strays,
 }
 
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) group: Bytes,
     pub(super) streams: Vec<Bytes>,
+    /// The names of which the partitions are among the streams.
+    pub(super) partitioned: Vec<Bytes>,
     pub(super) name: String,
     pub(super) fields: StreamFields,
     pub(super) start_at: StreamStart,

@@ -110,6 +110,8 @@ mod origin;
 mod record;
 pub use record::StreamFields;
 
+mod strays;
+
 mod counts;
 pub use counts::{StreamCounts, StreamWatch};
 

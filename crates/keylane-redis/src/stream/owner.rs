@@ -2,8 +2,10 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use keylane_leases::Lease;
+use redis::cmd;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
@@ -99,6 +101,7 @@ async fn own_once(
                     tokio::select! {
                         ended = reader.run() => ended,
                         ended = trim(worker, &tenure) => ended,
+                        ended = watch(worker, &tenure) => ended,
                     }
                 }
             }
@@ -221,6 +224,31 @@ async fn take_over(
         _ = lease.lost() => false,
         is_ours = take => is_ours,
     }
+}
+
+/// How often messages that nothing reads are looked for.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Looks for messages under the name of a partitioned stream. The owner of the first partition does
+/// that.
+async fn watch(worker: &Worker, tenure: &StreamLease) -> Ended {
+    if let Some(unread) = worker.config.strays.of(&tenure.place.stream) {
+        while !unread.is_said() {
+            if is_there(worker, &unread.name).await {
+                unread.warn();
+            }
+            sleep(LOOK).await;
+        }
+    }
+    pending().await
+}
+
+/// Whether there is a stream or a list of this name. A user without the right to look sees none.
+async fn is_there(worker: &Worker, name: &[u8]) -> bool {
+    let mut kind = cmd("TYPE");
+    kind.arg(name);
+    let kind = worker.link.clone().ask::<String>(&kind).await;
+    matches!(kind.as_deref(), Ok("stream" | "list"))
 }
 
 /// Trims settled entries at intervals.

@@ -1,5 +1,7 @@
 //! Messages as the fields of an entry.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use keylane_source::RawMessage;
 
@@ -79,6 +81,24 @@ impl StreamFields {
     pub fn version(mut self, name: impl Into<Bytes>) -> Self {
         self.version = name.into();
         self
+    }
+
+    pub(super) fn has_key(&self, entry: &[(Bytes, Bytes)]) -> bool {
+        entry.iter().any(|(name, _)| *name == self.key)
+    }
+
+    /// Whether an entry has a payload, or says that there is none.
+    pub(super) fn has_payload(&self, entry: &[(Bytes, Bytes)]) -> bool {
+        let is_payload = |name: &Bytes| *name == self.payload || *name == TOMBSTONE;
+        entry.iter().any(|(name, _)| is_payload(name))
+    }
+
+    pub(super) fn key_name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.key)
+    }
+
+    pub(super) fn payload_name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.payload)
     }
 
     /// Returns the message of an entry.

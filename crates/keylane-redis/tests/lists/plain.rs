@@ -14,7 +14,9 @@ use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::RedisKind;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tracing::Level;
 
+use crate::logs::Logs;
 use crate::runtimes::{PUSHES, push_from_each, runtime};
 use crate::support::{builder, new_name, own, shared};
 
@@ -100,6 +102,40 @@ async fn plain_elements_have_the_key_that_the_rule_finds() {
         intake.stop().await;
         assert_eq!(queue.status().await.unwrap().keys, 0);
     }
+}
+
+/// What is logged of some elements, three of which have no key.
+async fn warnings(rule: Option<ListKey>) -> Vec<String> {
+    let list = List::new("keyless").await;
+    let builder = list.builder();
+    let queue = match rule {
+        Some(rule) => builder.key(rule),
+        None => builder,
+    };
+    let queue = queue.build().unwrap();
+    let logs = Logs::record();
+    for _ in 0..3 {
+        list.push(r#"{"account":"u-7"}"#).await;
+    }
+    queue.push(&RawMessage::new("1").key("u-7")).await.unwrap();
+    let (intake, mut see) = watched(&queue);
+    for _ in 0..4 {
+        next(&mut see).await;
+    }
+    intake.stop().await;
+    logs.at(Level::WARN)
+}
+
+#[tokio::test]
+async fn an_element_without_a_key_is_warned_of_once_unless_that_is_meant() {
+    let said = warnings(None).await;
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert!(said[0].contains("set the place of the key"), "{said:#?}");
+    let said = warnings(Some(ListKey::json("user"))).await;
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert!(said[0].contains("correct the rule"), "{said:#?}");
+    assert_eq!(warnings(Some(ListKey::json("account"))).await, [""; 0]);
+    assert_eq!(warnings(Some(ListKey::none())).await, [""; 0]);
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ mod sentinels;
 mod sinks;
 #[path = "../shared/starts.rs"]
 mod starts;
+mod strays;
 mod support;
 mod trimmed;
 mod unable;
