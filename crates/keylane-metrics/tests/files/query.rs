@@ -35,12 +35,12 @@ impl Query {
             } else if character == '{' {
                 let end = rest.find('}').expect("a closing brace");
                 query.matchers(&rest[1..end]);
-                rest = &rest[end + 1..];
+                (last, rest) = ("", &rest[end + 1..]);
             } else if character == '(' && ["by", "without", "on", "ignoring"].contains(&last) {
                 let end = rest.find(')').expect("a closing bracket");
                 let names = rest[1..end].split(',').map(str::trim);
                 query.labels.extend(names.map(str::to_owned));
-                rest = &rest[end + 1..];
+                (last, rest) = ("", &rest[end + 1..]);
             } else {
                 if character != ' ' {
                     last = "";

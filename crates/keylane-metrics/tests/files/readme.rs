@@ -20,7 +20,10 @@ fn line(metric: &Metric) -> String {
     format!(
         "| `{}` | {kind} | {} | {} |",
         metric.name(),
-        labels.join(", "),
+        match labels.is_empty() {
+            true => "none".to_owned(),
+            false => labels.join(", "),
+        },
         metric.help()
     )
 }
@@ -29,12 +32,12 @@ fn line(metric: &Metric) -> String {
 fn each_metric_is_in_the_list_with_its_labels() {
     let mut lines = Vec::new();
     for (name, metrics) in by_crate() {
-        lines.push(format!("### {name}"));
+        lines.push(format!("## {name}"));
         lines.extend(metrics.iter().map(line));
     }
     let listed = README
         .lines()
-        .filter(|line| line.starts_with("| `keylane_") || line.starts_with("### keylane"));
+        .filter(|line| line.starts_with("| `keylane_") || line.starts_with("## keylane"));
     let listed: Vec<&str> = listed.collect();
     assert_eq!(
         listed,

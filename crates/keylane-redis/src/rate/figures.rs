@@ -124,3 +124,42 @@ impl RateFigures {
         });
     }
 }
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use crate::rate::{Quota, SharedRate, WhenAway};
+    use crate::server::Redis;
+
+    #[tokio::test(start_paused = true)]
+    async fn permits_refusals_and_a_server_that_is_away_are_published() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        // No server listens at this address.
+        let redis = Redis::at("redis://127.0.0.1:1/").unwrap();
+        let rate = SharedRate::builder(&redis, "partner")
+            .per_key(Quota::per_second(1))
+            .when_away(WhenAway::LocalShare { processes: 1 });
+        let rate = metrics::with_local_recorder(&recorder, || rate.build()).unwrap();
+        rate.acquire("ada@example.org").await.unwrap();
+        rate.acquire("ada@example.org").await.unwrap();
+        let refused = rate.try_acquire("ada@example.org").await.is_err();
+        rate.handle.shared.show();
+        let text = handle.render();
+        let value = |series: &str| {
+            let line = text.lines().find(|line| line.starts_with(series));
+            let line = line.unwrap_or_else(|| panic!("no {series} in {text}"));
+            line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        let granted = value("keylane_rate_granted_total{rate=\"partner\"}");
+        assert_eq!(granted, 2 + u64::from(!refused));
+        let not_yet = value("keylane_rate_refused_total{rate=\"partner\",reason=\"not_yet\"}");
+        assert_eq!(not_yet, u64::from(refused));
+        assert_eq!(value("keylane_rate_away{rate=\"partner\"}"), 1);
+        assert_eq!(value("keylane_rate_keys{rate=\"partner\"}"), 1);
+        let failed = value("keylane_rate_failed_calls_total{rate=\"partner\"}");
+        assert!(failed > 0, "{text}");
+        assert!(!text.contains("ada@example.org"), "{text}");
+    }
+}
