@@ -1,4 +1,5 @@
-//! The dashboard, the alerts and the list in the README name what the crates publish, and all of it.
+//! The dashboard, the alerts and the list in the README name what the crates publish: all of it,
+//! and nothing else.
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"

@@ -20,8 +20,8 @@ where
         self.engine.stats()
     }
 
-    /// Returns whether the dispatcher takes and handles messages, and why not.
-    /// [`Health::of`] combines it with the health of others and of [sources](crate::consume::Intake::health).
+    /// Returns whether the dispatcher takes and handles messages, and why not. [`Health::of`]
+    /// combines it with the health of others, and of [sources](crate::consume::Intake::health).
     ///
     /// It costs about as much as [`stats`](Self::stats). That a dispatcher is full and nothing
     /// settles is observed between the calls too.
