@@ -12,6 +12,8 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use keylane::consume::IntakeWatch;
+use keylane::watching::Health;
 use keylane_inbox::{Inbox, NewMessage};
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -22,7 +24,7 @@ use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::shop::Lanes;
 use crate::watch::Watch;
-use crate::{assets, letters};
+use crate::{assets, health, letters};
 
 /// Most bytes of a body. An order of the longest user fits, escaped as it may be.
 const MOST_BYTES: usize = 16 << 10;
@@ -57,8 +59,11 @@ impl Shop {
     }
 }
 
-pub(crate) fn routes(shop: Shop, address: SocketAddr) -> Router {
+pub(crate) fn routes(shop: Shop, intake: IntakeWatch, address: SocketAddr) -> Router {
+    let lanes = shop.lanes.clone();
+    let health = move || Health::of([lanes.health(), intake.health()]);
     Router::new()
+        .merge(health::routes(health))
         .route("/orders", post(order))
         .route("/", get(assets::page))
         .route("/app.css", get(assets::style))

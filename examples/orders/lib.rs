@@ -26,6 +26,7 @@
 //! | `ledger.rs` | effects that are applied once |
 //! | `app.rs`, `refusal.rs` | the routes, and what is answered when an order is not taken |
 //! | `watch.rs`, `page/` | what the page shows |
+//! | `health.rs` | what a service manager asks: is it ready, is it live, and why not |
 //! | `demo/` | the worker, the load, the kill, and the judge |
 
 mod arguments;
@@ -40,6 +41,8 @@ mod ledger;
 mod app;
 
 mod guard;
+
+mod health;
 
 mod letters;
 

@@ -102,7 +102,7 @@ impl Service {
     /// Serves until `stop`, finishes what has started, and says what became of everything.
     async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
         let (told, is_told) = oneshot::channel::<()>();
-        let app = app::routes(self.shop, self.address);
+        let app = app::routes(self.shop, self.intake.watch(), self.address);
         let server = axum::serve(self.listener, app).with_graceful_shutdown(async {
             // It is told by the end of the sender.
             let _ = is_told.await;
@@ -153,6 +153,10 @@ Orders are kept in {directory}. Ctrl-C finishes what has started; kill -9 loses 
 Durable when it is answered with 202; with an id it is stored once, however often it is sent:
 
   curl -sw '%{{http_code}}\n' http://{address}/orders --json '{{"id":"1","user":"ann","cents":250}}'
+
+Whether it works, for a service manager, and why not:
+
+  curl -sw '%{{http_code}}\n' http://{address}/health/ready http://{address}/health/live
 
 A slow user, one whose bank declines, and ann beside them:
 

@@ -67,6 +67,11 @@ fn it_ends_the_dispatcher_which_says_why() {
         let why = stats.last_error.expect("the reason");
         assert!(why.contains("a panic outside the handlers"), "{why}");
         assert_eq!(server.left(), 2);
+        // A restart mends it, and nothing else does.
+        for health in [intake.health(), orders.health()] {
+            assert!(!health.ready && !health.live, "{health}");
+            assert!(health.reasons[0].needs_restart(), "{health}");
+        }
 
         let report = orders.drain().await;
         assert!(report.panicked);

@@ -7,6 +7,7 @@
 )]
 
 mod given;
+mod health;
 mod support;
 
 mod attempts;

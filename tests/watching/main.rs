@@ -6,6 +6,7 @@
 )]
 
 mod events;
+mod health;
 mod hottest;
 mod rest;
 mod support;

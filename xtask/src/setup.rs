@@ -32,7 +32,7 @@ struct Need {
     service: Option<&'static str>,
 }
 
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 20] = [
     Need {
         program: "cc",
         package: "gcc libc6-dev",
@@ -159,6 +159,13 @@ const NEEDS: [Need; 19] = [
         purpose: "fetching Kafka and ZooKeeper",
         required: true,
         service: None,
+    },
+    Need {
+        program: "promtool",
+        package: "prometheus",
+        purpose: "the tests of the alerts",
+        required: true,
+        service: Some("prometheus"),
     },
     Need {
         program: "valgrind",
@@ -507,7 +514,14 @@ mod tests {
         let services: Vec<&str> = services.collect();
         assert_eq!(
             services,
-            ["postgresql", "pgbouncer", "mariadb", "redis-server", "etcd"]
+            [
+                "postgresql",
+                "pgbouncer",
+                "mariadb",
+                "redis-server",
+                "etcd",
+                "prometheus"
+            ]
         );
     }
 

@@ -79,6 +79,8 @@ const WITHOUT_FEATURES: &[&str] = &[
     "-p",
     "keylane-leases",
     "-p",
+    "keylane-metrics",
+    "-p",
     "keylane-otel",
     "-p",
     "keylane-queue",

@@ -1,10 +1,12 @@
 //! Every setting of an inbox, with its default.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::OpenError;
 use crate::inbox::Inbox;
+use crate::metrics;
 use crate::store::{EmbeddedStore, Settings, SyncMode};
 
 /// Opens an [`Inbox`]. The directory is required; everything else has a default.
@@ -208,7 +210,9 @@ impl InboxBuilder {
     ///
     /// If the future is dropped, the inbox is opened and closed again in the background.
     pub async fn open(self) -> Result<Inbox, OpenError> {
-        let store = EmbeddedStore::open(self.directory, self.settings).await?;
-        Ok(Inbox::embedded(store))
+        let store = EmbeddedStore::open(self.directory.clone(), self.settings).await?;
+        let inbox = Inbox::embedded(store);
+        metrics::publish(Arc::downgrade(inbox.store()), &self.directory);
+        Ok(inbox)
     }
 }

@@ -69,6 +69,9 @@ mod spool;
 
 pub mod conformance;
 
+mod metrics;
+pub use metrics::published_metrics;
+
 mod limits;
 mod versions;
 

@@ -78,6 +78,9 @@ pub use core::{KafkaPosition, MetadataFull, OnOvertaken, StartAt};
 
 pub mod metadata;
 
+mod metrics;
+pub use metrics::published_metrics;
+
 mod link;
 
 mod log;

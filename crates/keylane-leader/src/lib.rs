@@ -38,6 +38,9 @@ pub use events::{Event, Events};
 mod settings;
 pub use settings::Lost;
 
+mod metrics;
+pub use metrics::published_metrics;
+
 mod memory;
 pub use memory::MemoryElections;
 

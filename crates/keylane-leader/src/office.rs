@@ -14,6 +14,7 @@ use crate::elections::{Elections, key_of};
 use crate::error::{CandidateError, CommandError};
 use crate::events::{Event, Events, KEPT};
 use crate::machine::Machine;
+use crate::metrics::Record;
 use crate::orders::{Order, Orders};
 use crate::settings::{Lost, Settings};
 use crate::store::{CandidateId, Entry};
@@ -196,6 +197,7 @@ impl CandidateBuilder {
             stop: None,
             is_loss_reported: false,
             failed_calls: 0,
+            record: Record::new(&self.election),
         };
         runtime.spawn(async move {
             let _ended = _ended;

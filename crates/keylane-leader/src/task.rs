@@ -15,6 +15,7 @@ use crate::career::{Career, End, Following, Stop, Term};
 use crate::events::Event;
 use crate::guarded::Guarded;
 use crate::machine::{Call, Input, Machine, Name, Outcome, Phase};
+use crate::metrics::Record;
 use crate::orders::{Order, Orders};
 use crate::store::{Election, History};
 use crate::watching::{leader_of, tell};
@@ -37,6 +38,7 @@ pub(crate) struct Task {
     pub(crate) is_loss_reported: bool,
     /// Calls in a row that have failed.
     pub(crate) failed_calls: u64,
+    pub(crate) record: Record,
 }
 
 impl Task {
@@ -259,6 +261,7 @@ impl Task {
 
     fn call_failed(&mut self, error: &dyn fmt::Display) -> Input {
         self.failed_calls += 1;
+        self.record.call_failed();
         if self.failed_calls.is_power_of_two() {
             tracing::warn!(
                 candidate = %self.caller.entry.id, %error, failures = self.failed_calls,
@@ -313,6 +316,7 @@ impl Task {
     /// Reports that the state is another one.
     fn report(&mut self, before: Name, after: Name) {
         self.orders.set(after);
+        self.record.leads(self.orders.leads());
         if before == after {
             return;
         }
@@ -353,17 +357,19 @@ impl Task {
         self.holding = Holding::Nothing;
     }
 
-    fn show_own(&self, is_leaving: bool) {
+    fn show_own(&mut self, is_leaving: bool) {
         let own = self.holding.term().map(|term| Following {
             leader: term.leader().clone(),
             token: term.token(),
             is_leaving,
         });
+        self.record.saw(own.as_ref());
         tell(&self.leader, own);
     }
 
-    fn show(&self, leader: Option<Following>) {
+    fn show(&mut self, leader: Option<Following>) {
         if tell(&self.leader, leader.clone()) {
+            self.record.saw(leader.as_ref());
             self.send(leader.map_or(Event::NoLeader, Event::Leader));
         }
     }
@@ -391,7 +397,8 @@ impl Task {
         }
     }
 
-    fn send(&self, event: Event) {
+    fn send(&mut self, event: Event) {
+        self.record.happened(&event);
         // Without a reader there is nothing to do.
         let _ = self.events.send(event);
     }

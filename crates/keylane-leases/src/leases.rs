@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, watch};
 use crate::error::{AcquireError, OpenError};
 use crate::keeper::Keeper;
 use crate::lease::Lease;
+use crate::metrics;
 use crate::settings::Settings;
 use crate::shared::{Refusal, Shared};
 use crate::store::{LeaseStore, Owner, Wish, random_bits};
@@ -86,6 +87,7 @@ impl Leases {
         let shared = Arc::new(Shared::new(settings.most));
         let (keeper, has_ended) = Keeper::new(Arc::clone(&shared), store, settings.clone());
         runtime.spawn(keeper.run());
+        metrics::publish(&shared);
         Ok(Self {
             handle: Arc::new(LastHandle {
                 shared,

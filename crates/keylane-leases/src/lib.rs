@@ -74,6 +74,10 @@ pub use memory::MemoryStore;
 
 pub mod conformance;
 
+mod metrics;
+pub use metrics::published_metrics;
+
+mod counts;
 mod keeper;
 mod shared;
 mod turns;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
+use crate::counts::LeaseCounts;
 use crate::error::{AcquireError, LeaseLost, StoreError};
 use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table, pause};
@@ -41,6 +42,7 @@ struct State {
     released: VecDeque<Released>,
     /// Releases that have failed, by the time of their next try.
     again: BTreeMap<Instant, Vec<Released>>,
+    counts: LeaseCounts,
     stage: Stage,
 }
 
@@ -210,6 +212,21 @@ impl Shared {
         self.wake.notify_one();
     }
 
+    /// Returns whether leases are granted no more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().stage == Stage::Closed
+    }
+
+    /// Returns what is counted.
+    pub(crate) fn counts(&self) -> LeaseCounts {
+        let state = self.state();
+        LeaseCounts {
+            held: state.terms.len() as u64,
+            room: self.places.available_permits() as u64,
+            ..state.counts
+        }
+    }
+
     /// Returns whether there is no work left, now or later, except calls in progress.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
@@ -255,6 +272,7 @@ impl Shared {
     pub(crate) fn not_released(&self, released: Vec<Released>) {
         let now = Instant::now();
         let mut state = self.state();
+        state.counts.failed_releases += 1;
         let mut again: usize = state.again.values().map(Vec::len).sum();
         for mut one in released {
             one.tell();
@@ -292,6 +310,7 @@ impl Shared {
     ) {
         let now = Instant::now();
         let mut state = self.state();
+        state.counts.failed_acquires += u64::from(answers.is_err());
         let mut replies = Vec::with_capacity(asked.len());
         for (at, Asked { wish, answer }) in asked.into_iter().enumerate() {
             let reply = match &answers {
@@ -320,7 +339,10 @@ impl Shared {
         now: Instant,
     ) -> Result<Grant, AcquireError> {
         let token = match answer {
-            Answer::Taken { remaining } => return Err(AcquireError::Taken { remaining }),
+            Answer::Taken { remaining } => {
+                state.counts.taken += 1;
+                return Err(AcquireError::Taken { remaining });
+            }
             Answer::Granted(token) => token,
         };
         let kept = state.table.granted(&wish.key, token, wish.ttl, sent, now);
@@ -329,6 +351,7 @@ impl Shared {
         {
             entry.validity.hold(at);
             let validity = entry.validity.watch();
+            state.counts.granted += 1;
             return Ok(Grant {
                 key: wish.key.clone(),
                 token,
@@ -352,6 +375,7 @@ impl Shared {
     ) {
         let now = Instant::now();
         let mut state = self.state();
+        state.counts.failed_renewals += u64::from(answers.is_err());
         for (at, Claim { key, token, .. }) in claims.iter().enumerate() {
             let Ok(answers) = &answers else {
                 state.table.not_renewed(key, *token, now);
@@ -377,6 +401,10 @@ impl Shared {
     /// Records that a lease is not held any more, and notifies its holder.
     fn lose(&self, state: &mut State, key: &Bytes, why: LeaseLost) {
         if let Some(entry) = state.terms.remove(key) {
+            match why {
+                LeaseLost::TakenOver => state.counts.taken_over += 1,
+                _ => state.counts.ran_out += 1,
+            }
             self.tell_loss(&entry, why);
         }
     }

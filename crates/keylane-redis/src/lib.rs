@@ -39,6 +39,9 @@ pub use stream::{
     StreamSource, StreamStart, StreamTrim, StreamWatch, partition_of,
 };
 
+mod metrics;
+pub use metrics::published_metrics;
+
 // Communication with the servers.
 mod inspect;
 mod link;

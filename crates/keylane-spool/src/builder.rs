@@ -12,6 +12,7 @@ use super::error::OpenError;
 use super::flight::Target;
 use super::handle::Spool;
 use super::journal::{DiskError, Drawn, RedbJournal};
+use super::metrics;
 use super::policy::{AtLimit, Persist};
 use super::refused::OnRefused;
 use super::shared::Shared;
@@ -214,7 +215,7 @@ impl<S: SpoolSink> SpoolBuilder<S> {
             .map_err(|_| OpenError::NoTimers)?;
         let settings = self.settings()?;
         let drawn = Drawn::at_random();
-        let opened = match self.dir {
+        let opened = match self.dir.clone() {
             None => None,
             Some(dir) => {
                 let opening = runtime.spawn_blocking(move || RedbJournal::open(&dir, drawn));
@@ -240,6 +241,7 @@ impl<S: SpoolSink> SpoolBuilder<S> {
             timeout: self.timeout,
         };
         runtime.spawn(drive(driver, target));
+        metrics::publish(&shared, self.dir.as_deref());
         Ok(Spool::new(shared))
     }
 

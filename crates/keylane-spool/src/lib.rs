@@ -146,6 +146,9 @@ pub use report::SpoolReport;
 mod stats;
 pub use stats::{DiskFailing, Failing, HaltedKey, Stats};
 
+mod metrics;
+pub use metrics::published_metrics;
+
 mod error;
 pub use error::{FlushError, OpenError, PushError};
 

@@ -44,25 +44,18 @@
 //! [`Builder::trace_keys`]. A subscriber that panics aborts the dispatcher: [`Report::panicked`]
 //! and the intake's `last_error` say so.
 //!
-//! With the feature `metrics`, the dispatcher publishes its metrics through the facade of that
-//! name: four times in each [`Builder::stuck_after`] while something changes, and at the end; at
-//! rest the last values stand. Labels are `dispatcher` (if it has a [`Builder::name`]) and
-//! `outcome`, never a key:
+//! [`Dispatcher::health`] and [`Intake::health`](consume::Intake::health) return whether they can
+//! work, for the probes of a service manager, and what to do if not: [`watching::Health`].
 //!
-//! | metric | kind |
-//! | --- | --- |
-//! | `keylane_accepted_total` | counter |
-//! | `keylane_settled_total{outcome}` | counter |
-//! | `keylane_attempt_failures_total` | counter |
-//! | `keylane_retries_total`, `keylane_panics_total`, `keylane_timeouts_total` | counter |
-//! | `keylane_letter_failures_total`, `keylane_overflowed_total`, `keylane_stuck_total` | counter |
-//! | `keylane_in_flight`, `keylane_ready`, `keylane_lanes`, `keylane_backing_off` | gauge |
-//! | `keylane_halted`, `keylane_full_lanes`, `keylane_stalled` | gauge |
-//! | `keylane_concurrency_limit` | gauge |
-//! | `keylane_wait_seconds`, `keylane_attempt_seconds` | histogram |
+//! With the feature `metrics`, they publish their metrics through the facade of that name:
+//! [`watching::published_metrics`]. Dispatchers do so four times in each [`Builder::stuck_after`]
+//! while something changes, sources every 5 seconds, both at the end; at rest the last values
+//! stand. Labels are `dispatcher` (if it has a [`Builder::name`]), `source`, and words such as the
+//! outcome, never a key. The crate [`keylane_metrics`] has the whole list, a dashboard for Grafana
+//! and alerts for Prometheus.
 //!
-//! The outcomes are `done`, `dead_lettered`, `discarded`, `coalesced`, `duplicate`, `expired` and
-//! `handed_back`; in the end their sum is `keylane_accepted_total`.
+//! The outcomes of `keylane_settled_total` are `done`, `dead_lettered`, `discarded`, `coalesced`,
+//! `duplicate`, `expired` and `handed_back`; in the end their sum is `keylane_accepted_total`.
 
 mod dispatcher;
 pub use dispatcher::{
@@ -102,6 +95,8 @@ pub use keylane_source::lease;
 pub mod consume;
 
 pub mod watching;
+
+mod health;
 
 mod engine;
 pub use engine::{HandedBack, Overflow, Report};

@@ -40,6 +40,12 @@ impl Series {
         self.0.lock().unwrap().push(value);
     }
 
+    fn add(&self, value: f64) {
+        let mut values = self.0.lock().unwrap();
+        let last = values.last().copied().unwrap_or_default();
+        values.push(last + value);
+    }
+
     fn last(&self) -> f64 {
         self.0.lock().unwrap().last().copied().unwrap_or(f64::NAN)
     }
@@ -51,7 +57,7 @@ impl Series {
 
 impl CounterFn for Series {
     fn increment(&self, value: u64) {
-        self.push(self.last() + value as f64);
+        self.add(value as f64);
     }
 
     fn absolute(&self, value: u64) {
@@ -61,11 +67,11 @@ impl CounterFn for Series {
 
 impl GaugeFn for Series {
     fn increment(&self, value: f64) {
-        self.push(self.last() + value);
+        self.add(value);
     }
 
     fn decrement(&self, value: f64) {
-        self.push(self.last() - value);
+        self.add(-value);
     }
 
     fn set(&self, value: f64) {

@@ -39,6 +39,24 @@ fn an_order_is_stored_once_however_often_it_is_sent() {
 }
 
 #[test]
+fn a_service_that_works_is_ready_and_live() {
+    let (_temporary, directory) = directory();
+    let service = Service::start(&directory);
+    // Then the inbox is open.
+    assert_eq!(service.order(&order("a", "ann")).status, 202);
+    service.until("it is done", |state| state["waiting"] == 0);
+    let well = json!({ "ready": true, "live": true, "reasons": [] });
+    for path in ["/health/ready", "/health/live"] {
+        let answer = service.get(path);
+        assert_eq!(
+            (answer.status, answer.json()),
+            (200, well.clone()),
+            "{path}"
+        );
+    }
+}
+
+#[test]
 fn an_id_names_one_order_wherever_that_is() {
     let (_temporary, directory) = directory();
     let service = Service::start(&directory);

@@ -163,6 +163,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         if let Some(session) = self.abandon() {
             session.close().await;
         }
+        self.figures.show(&[]);
         self.control.publish(Vec::new());
         Ok(())
     }

@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::control::Control;
 use crate::core::{Assignment, KafkaPosition};
 use crate::link::{Answer, Consumer, Job, Prefetcher, Reader, Release, Session, TopicIds};
+use crate::metrics::PartitionFigures;
 use crate::producer::Delivery;
 use crate::record::Maker;
 
@@ -122,6 +123,7 @@ pub struct KafkaSource<M = RawMessage> {
     /// The read of the record of one.
     pub(super) letter_read: Option<LetterRead>,
     pub(super) control: Control,
+    pub(super) figures: PartitionFigures,
     /// What was logged, and is true still.
     pub(super) said: Repeats<&'static str>,
     pub(super) published_at: Instant,
@@ -143,6 +145,7 @@ impl<M> KafkaSource<M> {
             at_end: None,
             assignment: Assignment::new(config.settings.limits, config.settings.commit_limits()),
             metadata_chars: config.settings.metadata_chars,
+            figures: PartitionFigures::new(config.name()),
             config,
             first: 0,
             maker,

@@ -74,6 +74,8 @@ impl<M> KafkaSource<M> {
                 failure: Some(failure),
             })
         });
-        self.control.publish(read.chain(starting).collect());
+        let partitions: Vec<_> = read.chain(starting).collect();
+        self.figures.show(&partitions);
+        self.control.publish(partitions);
     }
 }

@@ -31,6 +31,7 @@ pub(super) async fn run(shared: Arc<Shared>, number: u64) {
                 let sent = Instant::now();
                 let answer = ask(&shared, &asked).await;
                 shared.answered(number, &asked, sent, answer);
+                shared.show();
                 continue;
             }
             Next::Wait(at) => at,
@@ -45,11 +46,13 @@ pub(super) async fn run(shared: Arc<Shared>, number: u64) {
             answer = probed => {
                 probe = None;
                 shared.answered(number, &[], Instant::now(), answer);
+                shared.show();
             }
             () = shared.wake.notified() => {}
             () = sleep_until(at) => {}
         }
     }
+    shared.show();
     asker.is_done = true;
 }
 

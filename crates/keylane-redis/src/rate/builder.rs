@@ -8,6 +8,7 @@ use keylane_connector::ConfigError;
 
 use super::SharedRate;
 use super::bucket::Borrowing;
+use super::figures::RateFigures;
 use super::limits::Limits;
 use super::policy::WhenAway;
 use super::server::Server;
@@ -132,7 +133,8 @@ impl SharedRateBuilder {
             processes,
         );
         let server = Server::new(ReconnectingLink::new(self.redis), &self.name, limits);
-        let shared = Shared::new(server, limits, self.borrowing, self.when_away);
+        let figures = RateFigures::new(&self.name);
+        let shared = Shared::new(server, limits, self.borrowing, self.when_away, figures);
         Ok(SharedRate::new(self.name, shared))
     }
 }

@@ -11,6 +11,7 @@ mod asker;
 mod bucket;
 mod builder;
 mod error;
+mod figures;
 mod limits;
 mod policy;
 mod server;
@@ -19,6 +20,7 @@ mod spec;
 
 pub use builder::SharedRateBuilder;
 pub use error::TryAcquireError;
+pub(crate) use figures::published_of_rates;
 pub use policy::WhenAway;
 pub use spec::Quota;
 
@@ -175,9 +177,16 @@ impl SharedRate {
         }
     }
 
+    /// Asks, and counts the answer.
+    async fn once(&self, key: &[u8], is_patient: bool) -> Option<Result<(), TryAcquireError>> {
+        let answer = self.ask(key, is_patient).await;
+        self.handle.shared.figures.answered(answer.as_ref());
+        answer
+    }
+
     /// Returns `None` if the answer came too late, or did not come because the runtime of another
     /// caller has ended.
-    async fn once(&self, key: &[u8], is_patient: bool) -> Option<Result<(), TryAcquireError>> {
+    async fn ask(&self, key: &[u8], is_patient: bool) -> Option<Result<(), TryAcquireError>> {
         match self.handle.shared.enter(key, is_patient, self.spawner()) {
             Entered::Permit => Some(Ok(())),
             Entered::Refused(error) => Some(Err(error)),

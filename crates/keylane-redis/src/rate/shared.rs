@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::bucket::{Borrowing, Bucket};
 use super::error::TryAcquireError;
+use super::figures::{RateCounts, RateFigures};
 use super::limits::{Limits, Local};
 use super::policy::WhenAway;
 use super::server::Server;
@@ -38,6 +39,7 @@ pub(super) struct Shared {
     /// Notified when there is something new to ask for.
     pub(super) wake: Notify,
     state: Mutex<State>,
+    pub(super) figures: RateFigures,
 }
 
 struct State {
@@ -54,6 +56,8 @@ struct State {
     local: Local,
     /// With this many keys, it forgets those whose state does not matter.
     sweep_at: usize,
+    /// Calls to the server, and those that failed.
+    calls: (u64, u64),
 }
 
 /// A task that asks the server.
@@ -120,6 +124,7 @@ impl Shared {
         limits: Limits,
         borrowing: Borrowing,
         when_away: WhenAway,
+        figures: RateFigures,
     ) -> Self {
         Self {
             server,
@@ -136,7 +141,9 @@ impl Shared {
                 away: None,
                 local: Local::default(),
                 sweep_at: FEW,
+                calls: (0, 0),
             }),
+            figures,
         }
     }
 
@@ -360,6 +367,8 @@ impl Shared {
             // Its permits are lost.
             return;
         }
+        state.calls.0 += 1;
+        state.calls.1 += u64::from(answer.is_err());
         match answer {
             Ok(answers) => {
                 if state.away.take().is_some() {
@@ -402,6 +411,18 @@ impl Shared {
         }
         drop(state);
         tell(told);
+    }
+
+    /// Publishes the counters.
+    pub(super) fn show(&self) {
+        self.figures.show(|| {
+            let state = lock(&self.state);
+            let mut counts = RateCounts::default();
+            (counts.calls, counts.failed_calls) = state.calls;
+            counts.keys = state.keys.len() as u64;
+            counts.is_away = state.away.is_some();
+            counts
+        });
     }
 
     /// Gives the permits of a key to the callers that wait for them, and answers callers that do

@@ -1,10 +1,13 @@
 //! The state that an intake and its driver share.
 
+use keylane_metrics::Figures;
 use keylane_rt::clock::Instant;
+use keylane_rt::unwind::shielded;
 use keylane_rt::{Mutex, lock, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::report::{IntakeReport, IntakeState, IntakeStats};
+use crate::health::{Health, HealthLimits, IntakeView};
 
 /// What the user asks of the driver.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +21,10 @@ pub(super) enum Command {
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) commands: mpsc::UnboundedSender<Command>,
+    /// The name of the source.
+    pub(super) source: String,
     seen: Mutex<Seen>,
+    figures: Figures<IntakeStats>,
     ended: CancellationToken,
 }
 
@@ -26,14 +32,21 @@ pub(super) struct Control {
 struct Seen {
     stats: IntakeStats,
     report: Option<IntakeReport>,
+    /// A panic outside the handlers has ended the intake.
+    panicked: bool,
 }
 
 impl Control {
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Command>) {
+    pub(super) fn new(
+        source: String,
+        figures: Figures<IntakeStats>,
+    ) -> (Self, mpsc::UnboundedReceiver<Command>) {
         let (commands, heard) = mpsc::unbounded_channel();
         let control = Self {
             commands,
+            source,
             seen: Mutex::new(Seen::default()),
+            figures,
             ended: CancellationToken::new(),
         };
         (control, heard)
@@ -43,17 +56,34 @@ impl Control {
         lock(&self.seen).stats.clone()
     }
 
+    /// Whether it takes messages in, and why not.
+    pub(super) fn health(&self, limits: &HealthLimits, now: Instant) -> Health {
+        let seen = lock(&self.seen);
+        let view = IntakeView {
+            source: &self.source,
+            stats: &seen.stats,
+            panicked: seen.panicked,
+        };
+        view.verdict(limits, now.into())
+    }
+
     pub(super) fn publish(&self, change: impl FnOnce(&mut IntakeStats)) {
         change(&mut lock(&self.seen).stats);
     }
 
     /// The intake has ended, and so many acks were not confirmed. What is still counted as held
     /// went back: no driver will settle it. `show` shows the last counters.
-    pub(super) fn end(&self, show: impl FnOnce(&mut IntakeStats), unconfirmed: u64) {
+    pub(super) fn end(
+        &self,
+        show: impl FnOnce(&mut IntakeStats),
+        unconfirmed: u64,
+        panicked: bool,
+    ) {
         let mut seen = lock(&self.seen);
         if seen.report.is_some() {
             return;
         }
+        seen.panicked = panicked;
         let stats = &mut seen.stats;
         show(stats);
         stats.state = IntakeState::Ended;
@@ -61,6 +91,7 @@ impl Control {
         (stats.held, stats.held_bytes, stats.aside) = (0, 0, 0);
         stats.acked -= unconfirmed;
         stats.given_back += unconfirmed;
+        stats.unconfirmed = 0;
         seen.report = Some(IntakeReport {
             received: seen.stats.received,
             acked: seen.stats.acked,
@@ -70,7 +101,16 @@ impl Control {
             restarts: seen.stats.restarts,
         });
         drop(seen);
+        // The last figures stand before the report does.
+        self.show();
         self.ended.cancel();
+    }
+
+    /// Publishes the counters as metrics, and returns whether they will change. A recorder is the
+    /// user's code.
+    pub(super) fn show(&self) -> bool {
+        shielded(|| self.figures.show(|| self.stats()));
+        !self.ended.is_cancelled()
     }
 
     pub(super) async fn ended(&self) -> IntakeReport {

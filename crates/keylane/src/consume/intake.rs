@@ -9,6 +9,7 @@ use keylane_rt::clock::Instant;
 
 use super::control::{Command, Control};
 use super::report::{IntakeReport, IntakeStats};
+use crate::health::{Health, HealthLimits};
 
 /// How long [`Intake::stop`] waits for what is here, unless it is set.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,7 +50,24 @@ impl Intake {
     /// Returns a view of the counters that does not keep the intake going: for a page or a metric
     /// that outlives it.
     pub fn watch(&self) -> IntakeWatch {
-        IntakeWatch(Arc::clone(&self.control))
+        IntakeWatch {
+            control: Arc::clone(&self.control),
+            now: self.now.clone(),
+        }
+    }
+
+    /// Returns whether the source is open and consumed, and why not.
+    /// [`Health::of`](crate::watching::Health::of) combines it with the health of the dispatcher.
+    ///
+    /// A source that an operator has [paused](Self::pause) is ready. One that has failed a moment
+    /// ago is too: [`HealthLimits`] says for how long.
+    pub fn health(&self) -> Health {
+        self.health_within(&HealthLimits::new())
+    }
+
+    /// Like [`health`](Self::health), with limits.
+    pub fn health_within(&self, limits: &HealthLimits) -> Health {
+        self.control.health(limits, (self.now.0)())
     }
 
     /// Pauses the intake: it takes no more messages. The messages that are here go on and settle.
@@ -105,12 +123,25 @@ impl Drop for Intake {
 ///
 /// Clones watch the same intake. Dropping them has no effect on it.
 #[derive(Clone, Debug)]
-pub struct IntakeWatch(Arc<Control>);
+pub struct IntakeWatch {
+    control: Arc<Control>,
+    now: Now,
+}
 
 impl IntakeWatch {
     /// Returns counters and gauges, as of a moment ago; after the intake has ended, the last ones.
     pub fn stats(&self) -> IntakeStats {
-        self.0.stats()
+        self.control.stats()
+    }
+
+    /// Returns whether the source is open and consumed, and why not: see [`Intake::health`].
+    pub fn health(&self) -> Health {
+        self.health_within(&HealthLimits::new())
+    }
+
+    /// Like [`health`](Self::health), with limits.
+    pub fn health_within(&self, limits: &HealthLimits) -> Health {
+        self.control.health(limits, (self.now.0)())
     }
 }
 

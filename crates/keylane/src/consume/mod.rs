@@ -128,6 +128,9 @@ pub use report::{FailedPart, IntakeReport, IntakeState, IntakeStats};
 mod intake;
 pub use intake::{Intake, IntakeWatch, Stop};
 
+mod figures;
+pub(crate) use figures::published;
+
 mod control;
 
 mod waiting;

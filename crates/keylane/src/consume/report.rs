@@ -53,8 +53,20 @@ pub struct IntakeStats {
     pub deferred: usize,
     /// Outcomes that the source was not told, because the generation of the message was over.
     pub stale: u64,
+    /// Acks that the source was told and has not confirmed. They are among
+    /// [`acked`](Self::acked), and are given back if the source fails before it confirms them.
+    pub unconfirmed: u64,
+    /// How often the source was opened; 0 until it is open for the first time.
+    pub opened: u64,
     /// How often the source was opened again.
     pub restarts: u64,
+    /// How often the source has failed, or has not answered in time.
+    pub failures: u64,
+    /// Those of the [`failures`](Self::failures) in which it has not answered in time.
+    pub stalls: u64,
+    /// The time of the first failure since the source last worked: since it confirmed a settlement,
+    /// or said that it has no messages.
+    pub failing_since: Option<Instant>,
     /// The last error of the source.
     pub last_error: Option<String>,
     /// Parts of the source that fail while the others go on, by their names; 1,024 of them at most.

@@ -1,6 +1,7 @@
 //! Starts to consume a source.
 
 use std::fmt;
+use std::future::ready;
 use std::hash::Hash;
 
 use keylane_rt::Arc;
@@ -8,6 +9,7 @@ use keylane_source::Source;
 
 use super::control::Control;
 use super::driver::Driver;
+use super::figures::figures;
 use super::intake::{Intake, Now};
 use super::settings::{Guarantee, IntakeSettings};
 use crate::dispatcher::Dispatcher;
@@ -70,7 +72,9 @@ where
             return Err(ConsumeError::NoVersions);
         }
         engine.sources.expect();
-        let (control, commands) = Control::new();
+        let name = source.name();
+        let figures = figures(engine.settings.name.as_deref(), &name);
+        let (control, commands) = Control::new(name, figures);
         let control = Arc::new(control);
         let driver = Driver::new(
             self.clone(),
@@ -80,6 +84,8 @@ where
             commands,
         )?;
         engine.spawn_beside(driver.run());
+        let shown = Arc::clone(&control);
+        engine.inside(|| keylane_metrics::repeat(move || ready(shown.show())));
         let engine = Arc::clone(engine);
         let now = Now(Arc::new(move || engine.clocks.now()));
         Ok(Intake::new(control, now))

@@ -5,6 +5,7 @@ use std::hash::Hash;
 
 use super::handle::Dispatcher;
 use crate::engine::Events;
+use crate::health::{Health, HealthLimits};
 use crate::observe::{HotBy, HotKey, Stats};
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
@@ -17,6 +18,20 @@ where
     /// Returns counters and gauges, without a walk over the lanes.
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+
+    /// Returns whether the dispatcher takes and handles messages, and why not. [`Health::of`]
+    /// combines it with the health of others, and of [sources](crate::consume::Intake::health).
+    ///
+    /// It costs about as much as [`stats`](Self::stats). That a dispatcher is full and nothing
+    /// settles is observed between the calls too.
+    pub fn health(&self) -> Health {
+        self.health_within(&HealthLimits::new())
+    }
+
+    /// Like [`health`](Self::health), with limits.
+    pub fn health_within(&self, limits: &HealthLimits) -> Health {
+        self.engine.health(limits)
     }
 
     /// Subscribes to the events from now on: dead letters, discarded messages, halted and full

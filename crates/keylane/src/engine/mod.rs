@@ -192,3 +192,5 @@ pub use events::{Event, Events, SourceEvent};
 mod reports;
 
 mod watchdog;
+
+mod health;

@@ -57,6 +57,8 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
                 "a handler blocks its thread; move blocking work to `spawn_blocking`"
             );
         }
+        engine.probe.progress.set_blocked(polls.blocked());
+        engine.full_for(clock::now());
         let now = engine.clocks.stamp(clock::now());
         engine.probe.hot_keys.sample(now);
         engine.probe.facade.publish(|| engine.stats());
@@ -64,6 +66,8 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
         // blocked by a handler, this gets the router back on another one.
         engine.shutdown.wake_router();
         if quiet && engine.watchdog_rests() {
+            // No runner is active.
+            engine.probe.progress.set_blocked(None);
             return;
         }
     }

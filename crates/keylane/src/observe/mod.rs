@@ -4,11 +4,13 @@
 //! | file | what is in it |
 //! | --- | --- |
 //! | `stats` | the counters of a dispatcher, and a snapshot of them |
-//! | `facade` | the same through the `metrics` facade |
+//! | `names` | the metrics of this crate |
+//! | `facade` | the counters, published through the `metrics` facade |
 //! | `trace` | spans, and how keys look in them |
 //! | `hot_key` | what a query for hot keys returns |
 //! | `hot_keys` | the tables of candidates behind that query |
 //! | `stuck` | finds polls that block their thread |
+//! | `progress` | since when nothing settles, and handlers block |
 //! | `watchdog` | whether the task that looks for them runs |
 
 mod stats;
@@ -16,6 +18,7 @@ pub(crate) use stats::Counters;
 pub use stats::Stats;
 
 pub(crate) mod facade;
+pub(crate) mod names;
 pub(crate) mod trace;
 
 mod hot_key;
@@ -25,6 +28,9 @@ pub(crate) mod hot_keys;
 
 mod stuck;
 pub(crate) use stuck::{PollMark, StuckPolls};
+
+mod progress;
+pub(crate) use progress::Progress;
 
 mod watchdog;
 pub(crate) use watchdog::Watchdog;

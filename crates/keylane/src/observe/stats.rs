@@ -108,23 +108,6 @@ impl fmt::Display for Stats {
     }
 }
 
-#[cfg(feature = "metrics")]
-impl Stats {
-    /// What has settled, by outcome, with the names that metrics use. When nothing runs or waits,
-    /// their sum is `accepted`.
-    pub(crate) fn settled(&self) -> [(&'static str, u64); 7] {
-        [
-            ("done", self.done),
-            ("dead_lettered", self.dead_lettered),
-            ("discarded", self.discarded),
-            ("coalesced", self.coalesced),
-            ("duplicate", self.duplicates),
-            ("expired", self.expired),
-            ("handed_back", self.handed_back),
-        ]
-    }
-}
-
 /// The atomics behind [`Stats`].
 ///
 /// All are statistics but those of [`Counters::settled`], which decide when a shutdown is complete.

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use keylane_rt::clock::Instant;
 
+use super::progress::Blocked;
+
 /// The mark of one thread.
 #[derive(Debug, Default)]
 struct ThreadMark {
@@ -142,6 +144,17 @@ impl StuckPolls {
             }
         }
         stuck
+    }
+}
+
+impl StuckPolls {
+    /// Returns the polls that had lasted for `limit` when it looked last: how many, and since when
+    /// the first of them.
+    pub(crate) fn blocked(&self) -> Option<Blocked> {
+        let blocked = self.seen.iter().filter(|seen| seen.reported);
+        let since = blocked.clone().map(|seen| seen.since).min()?;
+        let handlers = blocked.count();
+        Some(Blocked { handlers, since })
     }
 }
 

@@ -343,7 +343,7 @@ impl<K, M, O, E, P> Machine<K, M, O, E, P> {
                 stats.last_error = Some(PANICKED.to_owned());
             }
         };
-        self.control.end(show, ledger.unconfirmed());
+        self.control.end(show, ledger.unconfirmed(), panicked);
     }
 }
 

@@ -14,12 +14,14 @@ use crate::adaptive::Meter;
 use crate::observe::facade::Facade;
 use crate::observe::hot_keys::HotKeys;
 use crate::observe::trace::{ShowKey, Shown};
-use crate::observe::{Counters, Watchdog};
+use crate::observe::{Counters, Progress, Watchdog};
 
 pub(crate) struct Probe<K> {
     pub(crate) counters: OwnLine<Counters>,
     /// The `metrics` facade.
     pub(crate) facade: Facade,
+    /// What its health is decided by.
+    pub(crate) progress: Progress,
     /// Measures attempts, where the concurrency is adaptive.
     pub(crate) meter: Option<Meter>,
     /// Which keys are hot.
@@ -44,6 +46,7 @@ impl<K> Probe<K> {
         Self {
             counters: OwnLine(Counters::default()),
             facade: Facade::new(settings.name.as_deref()),
+            progress: Progress::default(),
             meter,
             hot_keys: HotKeys::new(concurrency),
             feed: Feed::new(settings.event_capacity),

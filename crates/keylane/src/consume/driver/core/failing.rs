@@ -14,7 +14,7 @@ impl<P: Clone + PartialEq> Core<P> {
             let stalled = SourceEvent::Stalled { lasted };
             self.actions.notify(stalled);
         }
-        let (severity, open_at) = self.failures.fail(now);
+        let (severity, open_at) = self.failures.fail(trouble, now);
         self.actions.report_failure(severity, trouble.to_string());
         self.actions.drop_calls();
         self.actions.push(Action::DropUnread);
@@ -42,6 +42,7 @@ impl<P: Clone + PartialEq> Core<P> {
             Ok(()) if is_confirm => {
                 self.ledger.unconfirmed.clear();
                 self.failures.forget();
+                self.actions.publish();
             }
             Ok(()) => {}
             // There is no next time.

@@ -78,6 +78,7 @@ impl<P> Ledger<P> {
         self.counts.show(stats);
         stats.held = self.held.len();
         stats.held_bytes = self.held.bytes();
+        stats.unconfirmed = self.unconfirmed.acks();
     }
 
     /// Messages settle. Returns those that the source is told, unless `is_open` is false. `ends`:

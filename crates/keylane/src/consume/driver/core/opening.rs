@@ -19,6 +19,7 @@ impl<P: Clone + PartialEq> Core<P> {
     pub(in super::super) fn opened(&mut self, now: Instant) {
         self.silence.end(now);
         self.phase.opened();
+        self.opened += 1;
         if self.failures.any() {
             self.actions.push(Action::SayOpenAgain);
         }
@@ -38,8 +39,9 @@ impl<P: Clone + PartialEq> Core<P> {
                 "`open` did not return in time".to_owned()
             }
         };
-        let (severity, open_at) = self.failures.fail(now);
+        let (severity, open_at) = self.failures.fail(trouble, now);
         self.actions.report_failure(severity, why);
         self.phase.failed(open_at);
+        self.actions.publish();
     }
 }

@@ -25,7 +25,10 @@ impl<P: Clone + PartialEq> Core<P> {
 
     /// The source has nothing to hand over, and is well.
     pub(in super::super) fn idle(&mut self) {
-        self.failures.forget();
+        if self.failures.any() {
+            self.failures.forget();
+            self.actions.publish();
+        }
     }
 
     /// The source has handed a message over. Returns its slot.

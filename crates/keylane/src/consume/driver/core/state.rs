@@ -38,6 +38,8 @@ pub(in super::super) struct Core<P> {
     /// When leases are extended.
     pub(super) extend_at: Instant,
     pub(super) failures: Failures,
+    /// How often the source was opened.
+    pub(super) opened: u64,
     /// What of the source fails while the rest goes on.
     pub(super) parts: Parts,
     pub(super) actions: Actions<P>,
@@ -56,6 +58,7 @@ impl<P: Clone + PartialEq> Core<P> {
             settled_at: now,
             extend_at: now,
             failures: Failures::new(terms.settings.longest_pause),
+            opened: 0,
             parts: Parts::default(),
             actions: Actions::new(),
             terms,
@@ -112,6 +115,8 @@ impl<P: Clone + PartialEq> Core<P> {
 
     pub(in super::super) fn show(&self, stats: &mut IntakeStats) {
         self.ledger.show(stats);
+        self.failures.show(stats);
+        stats.opened = self.opened;
         stats.state = self.phase.state();
     }
 }
