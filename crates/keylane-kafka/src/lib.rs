@@ -68,6 +68,7 @@ pub use letters::{DeadLetterTopic, Redrive, RedriveError, RedriveReport};
 
 mod control;
 pub use control::{Control, Overtaken, PartitionStatus};
+pub use keylane_connector::tls::TlsFailure;
 pub use keylane_connector::{ConfigError, PartFailure};
 
 mod record;
@@ -81,6 +82,8 @@ pub mod metadata;
 mod link;
 
 mod log;
+
+mod refusal;
 
 mod error;
 pub use error::KafkaSourceError;
