@@ -1,5 +1,5 @@
-//! Why a broker and the client do not come together, read from what the client says: it has texts for
-//! TLS and for users, and no codes.
+//! Why a broker and the client do not come together, read from what the client says: it has texts
+//! for TLS and for users, and no codes.
 
 use keylane_connector::tls::TlsFailure;
 

@@ -19,8 +19,8 @@ const REFUSAL: Duration = Duration::from_millis(500);
 /// The first byte of an alert of TLS.
 const ALERT: u8 = 21;
 
-/// Returns why TLS to this server fails. `hello` is what a client of the system says first; if it is
-/// empty, a server without TLS is not found out.
+/// Returns why TLS to this server fails. `hello` is what a client of the system says first; if it
+/// is empty, a server without TLS is not found out.
 ///
 /// Returns `None` if a handshake succeeds and the server does not refuse the client certificate
 /// within half a second, if the server cannot be reached, or if it answers in no way within

@@ -14,8 +14,8 @@ use crate::refusal::{Refusal, Why};
 #[cfg(feature = "tls")]
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// Returns the error for what a client with these properties has said. Blocks the thread for as long
-/// as a handshake takes, if the client does not say what is wrong with a certificate.
+/// Returns the error for what a client with these properties has said. Blocks the thread for as
+/// long as a handshake takes, if the client does not say what is wrong with a certificate.
 pub(super) fn explain<'a>(
     refusal: Refusal,
     property: impl Fn(&str) -> Option<&'a str>,
