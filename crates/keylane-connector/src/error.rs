@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
+use crate::tls::TlsFailure;
+
 /// The kind of an error of a server: what you can do about it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +26,8 @@ pub enum ErrorKind {
     ReadOnly,
     /// The server refuses the user or the password, or the user has no right to this.
     Denied,
+    /// TLS fails: a certificate, or whether there is TLS at all. An operator must mend it.
+    Tls(TlsFailure),
     /// The value is too large for the server.
     TooLarge,
     /// A database, a schema or a table is missing.
@@ -53,6 +57,7 @@ impl fmt::Display for ErrorKind {
             Self::Conflict => "the call conflicts with another one",
             Self::ReadOnly => "the server is read-only",
             Self::Denied => "the server refuses the user",
+            Self::Tls(failure) => return write!(f, "no TLS: {failure}"),
             Self::TooLarge => "the value is too large for the server",
             Self::Missing => "a database, schema or table is missing",
             Self::WrongType => "a key has another type",

@@ -24,6 +24,8 @@ pub use repeats::Repeats;
 mod error;
 pub use error::{ConfigError, ErrorKind};
 
+pub mod tls;
+
 mod letter;
 pub use letter::Why;
 

@@ -1,10 +1,16 @@
 //! The errors of this crate. None of them shows a password.
 
+use std::fmt;
+use std::sync::Arc;
+
 use etcd_client::Error as ClientError;
 use keylane_connector::ErrorKind;
+use keylane_connector::tls::TlsFailure;
 use keylane_leases::error::StoreError;
 use keylane_rt::text_in_debug;
 use thiserror::Error;
+
+use crate::tls::{NAMES, failure_of};
 
 /// The code of a status: its numbers are those of gRPC. The client does not name the type.
 const NOT_FOUND: i32 = 5;
@@ -14,12 +20,23 @@ const UNAUTHENTICATED: i32 = 16;
 
 /// An error of etcd, or of the connection to it.
 #[derive(Clone, Error)]
-#[error("{kind}: {message}")]
 pub struct EtcdError {
     kind: ErrorKind,
     message: String,
     breaks_connection: bool,
     is_lease_missing: bool,
+    /// The servers, where the error is about the way to them: hosts and ports.
+    place: Option<Arc<str>>,
+}
+
+impl fmt::Display for EtcdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, message, .. } = self;
+        match &self.place {
+            Some(place) => write!(f, "{place}: {kind}: {message}"),
+            None => write!(f, "{kind}: {message}"),
+        }
+    }
 }
 
 text_in_debug! { EtcdError }
@@ -31,6 +48,15 @@ impl EtcdError {
             message: message.into(),
             breaks_connection: false,
             is_lease_missing: false,
+            place: None,
+        }
+    }
+
+    /// Returns the error for a connection that was to have TLS.
+    pub(crate) fn tls(failure: TlsFailure) -> Self {
+        Self {
+            breaks_connection: true,
+            ..Self::new(ErrorKind::Tls(failure), failure.advice(NAMES))
         }
     }
 
@@ -40,6 +66,17 @@ impl EtcdError {
             ErrorKind::Other,
             "the answer is not from etcd: check the address",
         )
+    }
+
+    /// Adds the servers, if the error is about the way to them.
+    pub(crate) fn on_way_to(self, place: &Arc<str>) -> Self {
+        match self.kind {
+            ErrorKind::Tls(_) | ErrorKind::Unreachable => Self {
+                place: Some(Arc::clone(place)),
+                ..self
+            },
+            _ => self,
+        }
     }
 
     /// Returns the kind: what you can do about the error.
@@ -64,6 +101,9 @@ impl EtcdError {
 
 impl From<ClientError> for EtcdError {
     fn from(error: ClientError) -> Self {
+        if let Some(failure) = failure_of(&error) {
+            return Self::tls(failure);
+        }
         let (kind, breaks_connection) = match &error {
             ClientError::GRpcStatus(status) => kind_of(i32::from(status.code()), status.message()),
             ClientError::InvalidArgs(_) | ClientError::InvalidUri(_) => (ErrorKind::Address, true),
@@ -94,6 +134,7 @@ impl From<ClientError> for EtcdError {
             message,
             breaks_connection,
             is_lease_missing,
+            place: None,
         }
     }
 }

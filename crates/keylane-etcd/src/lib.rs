@@ -17,6 +17,10 @@ pub use server::Etcd;
 
 mod error;
 pub use error::EtcdError;
+#[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+pub use keylane_connector::tls::Certificates;
+pub use keylane_connector::tls::TlsFailure;
 pub use keylane_connector::{ConfigError, ErrorKind};
 
 mod elections;
@@ -31,3 +35,4 @@ pub use etcd_client;
 mod link;
 mod names;
 mod seen;
+mod tls;

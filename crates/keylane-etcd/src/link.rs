@@ -19,6 +19,8 @@ use crate::server::Etcd;
 /// runtime has its own, and waits for no other one.
 pub(crate) struct Link {
     etcd: Etcd,
+    /// Where the servers are.
+    place: Arc<str>,
     places: Mutex<Vec<Place>>,
 }
 
@@ -41,6 +43,7 @@ impl Drop for Place {
 impl Link {
     pub(crate) fn new(etcd: Etcd) -> Self {
         Self {
+            place: etcd.place().into(),
             etcd,
             places: Mutex::default(),
         }
@@ -59,8 +62,10 @@ impl Link {
             return Ok(connection.clone());
         }
         *slot = None;
+        let connected = self.etcd.connect().await;
         let connection = Connection {
-            client: self.etcd.connect().await?,
+            client: connected.map_err(|error| error.on_way_to(&self.place))?,
+            place: Arc::clone(&self.place),
             is_broken: Arc::default(),
         };
         *slot = Some(connection.clone());
@@ -88,6 +93,7 @@ impl Link {
 #[derive(Clone)]
 pub(crate) struct Connection {
     client: Client,
+    place: Arc<str>,
     is_broken: Arc<AtomicBool>,
 }
 
@@ -95,6 +101,10 @@ impl Connection {
     /// Returns the client. Its calls go through [`ask`](Self::ask).
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    fn error(&self, error: etcd_client::Error) -> EtcdError {
+        EtcdError::from(error).on_way_to(&self.place)
     }
 
     fn works(&self) -> bool {
@@ -109,7 +119,7 @@ impl Connection {
         call: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
         let unanswered = Unanswered(&self.is_broken);
-        let answer = call.await.map_err(EtcdError::from);
+        let answer = call.await.map_err(|error| self.error(error));
         match &answer {
             Err(error) if error.breaks_connection() => drop(unanswered),
             _ => std::mem::forget(unanswered),
@@ -124,7 +134,7 @@ impl Connection {
         &self,
         call: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
-        let answer = call.await.map_err(EtcdError::from);
+        let answer = call.await.map_err(|error| self.error(error));
         if answer.as_ref().is_err_and(EtcdError::breaks_connection) {
             self.is_broken.store(true, Ordering::Relaxed);
         }

@@ -4,12 +4,19 @@ use std::fmt;
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions};
-use keylane_connector::ConfigError;
+#[cfg(feature = "tls")]
+use keylane_connector::tls::Certificates;
+use keylane_connector::{ConfigError, ErrorKind};
 
 use crate::error::EtcdError;
+#[cfg(feature = "tls")]
+use crate::tls;
 
 /// How long it may take to connect, unless the options say otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long a check waits for an answer.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// The servers of an etcd cluster: their addresses, and how to connect to them.
 ///
@@ -29,35 +36,125 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub struct Etcd {
     addresses: Vec<String>,
     options: ConnectOptions,
+    #[cfg(feature = "tls")]
+    certificates: Certificates,
 }
 
 impl Etcd {
-    /// Names the servers, by an address for each one. It does not connect.
+    /// Names the servers, by an address for each one: `http://host:port`, or `https://host:port`
+    /// with TLS, for which the feature `tls` must be on. It does not connect.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] without an address.
+    /// [`ConfigError`] without an address, if some have TLS and others not, or if the feature is
+    /// off.
     pub fn at(addresses: impl IntoIterator<Item = impl Into<String>>) -> Result<Self, ConfigError> {
         let addresses = Vec::from_iter(addresses.into_iter().map(Into::into));
         if addresses.is_empty() {
             return Err(ConfigError::new("addresses", "need one server at least"));
         }
+        let with_tls = addresses.iter().filter(|one| has_tls(one)).count();
+        if with_tls > 0 && with_tls < addresses.len() {
+            let why = "must all begin with https://, or none of them";
+            return Err(ConfigError::new("addresses", why));
+        }
+        if with_tls > 0 && !cfg!(feature = "tls") {
+            let why = "begin with https://: enable the feature `tls` of keylane-etcd";
+            return Err(ConfigError::new("addresses", why));
+        }
         Ok(Self {
             addresses,
             options: ConnectOptions::new().with_connect_timeout(CONNECT),
+            #[cfg(feature = "tls")]
+            certificates: Certificates::new(),
         })
     }
 
-    /// Sets the options of the client: a user and its password, TLS, time limits. By default a
+    /// Sets the options of the client: a user and its password, time limits. By default a
     /// connection may take 5 seconds, and there is no user.
     ///
     /// A token of a user that has expired is renewed, and a server without a leader refuses its
-    /// calls, whatever the options say. TLS needs a feature of the crate `etcd-client`, such as
-    /// `tls`: name that crate in your own `Cargo.toml`.
+    /// calls, whatever the options say. For TLS use [`certificates`](Self::certificates): it
+    /// replaces what the options have of it.
     #[must_use]
     pub fn options(mut self, options: ConnectOptions) -> Self {
         self.options = options;
         self
+    }
+
+    /// Sets the certificates for connections with TLS: the authorities that are trusted, and the
+    /// certificate by which the servers know this process. Without this call the authorities of
+    /// Mozilla's list are trusted, and there is no client certificate.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if the addresses do not begin with `https://`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use keylane_etcd::{Certificates, Etcd};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let certificates = Certificates::new()
+    ///     .authority(std::fs::read("/etc/etcd/ca.pem")?)?
+    ///     .identity(std::fs::read("/etc/etcd/own.pem")?, std::fs::read("/etc/etcd/own.key")?)?;
+    /// let etcd = Etcd::at(["https://etcd-1:2379"])?.certificates(certificates)?;
+    /// # let _ = etcd;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn certificates(mut self, certificates: Certificates) -> Result<Self, ConfigError> {
+        if !self.has_tls() {
+            let why = "need TLS: begin each address with https://";
+            return Err(ConfigError::new("certificates", why));
+        }
+        self.certificates = certificates;
+        Ok(self)
+    }
+
+    /// Connects, and asks a server for an answer. Leases and elections connect by themselves, and
+    /// their errors are texts: this says what kind of error it is, at the start of a program.
+    ///
+    /// # Errors
+    ///
+    /// [`EtcdError`] if no server answers: its [`kind`](EtcdError::kind) is
+    /// [`ErrorKind::Tls`](crate::ErrorKind::Tls) with what is to be mended, if it is because of
+    /// TLS.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the connection is closed.
+    pub async fn check(&self) -> Result<(), EtcdError> {
+        let asked = async {
+            let mut client = self.connect().await?;
+            // Each user may ask for this.
+            client.member_list().await?;
+            Ok::<_, EtcdError>(())
+        };
+        let asked = tokio::time::timeout(ANSWER, asked).await;
+        let asked = asked.unwrap_or_else(|_| {
+            let why = format!("no answer within {ANSWER:?}");
+            Err(EtcdError::new(ErrorKind::Unreachable, why))
+        });
+        asked.map_err(|error| error.on_way_to(&self.place().into()))
+    }
+
+    fn has_tls(&self) -> bool {
+        self.addresses.iter().all(|one| has_tls(one))
+    }
+
+    /// Returns the hosts and ports, for errors.
+    pub(crate) fn place(&self) -> String {
+        let places = self.addresses.iter().map(|address| {
+            let rest = address
+                .split_once("://")
+                .map_or(&**address, |(_, rest)| rest);
+            rest.trim_end_matches('/')
+        });
+        Vec::from_iter(places).join(",")
     }
 
     /// Connects. Without a user, it begins to connect at the first call.
@@ -66,8 +163,21 @@ impl Etcd {
         let options = options
             .with_auto_token_refresh(true)
             .with_require_leader(true);
+        #[cfg(feature = "tls")]
+        let options = match self.has_tls() {
+            true => {
+                let failure = tls::failure(&self.addresses, &self.certificates).await;
+                failure.map_or(Ok(()), |failure| Err(EtcdError::tls(failure)))?;
+                tls::with(options, &self.certificates)
+            }
+            false => options,
+        };
         Ok(Client::connect(&self.addresses, Some(options)).await?)
     }
+}
+
+fn has_tls(address: &str) -> bool {
+    address.starts_with("https://")
 }
 
 /// Leaves the options out: they have the password.

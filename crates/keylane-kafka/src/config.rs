@@ -512,6 +512,17 @@ impl Config {
         client
     }
 
+    /// Whether connections have TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        let protocol = self.property("security.protocol");
+        protocol.is_some_and(|protocol| protocol.to_ascii_lowercase().ends_with("ssl"))
+    }
+
+    /// Returns a property of the client.
+    pub(crate) fn property(&self, name: &str) -> Option<&str> {
+        self.client.get(name)
+    }
+
     /// Whether to show a log line of the client at this level.
     pub(crate) fn logs(&self, level: RDKafkaLogLevel) -> bool {
         // The client writes these lines for the source alone; the user did not ask for them.

@@ -1,6 +1,7 @@
 //! The errors of a source, and of building a source or a producer.
 
 use keylane_connector::ConfigError;
+use keylane_connector::tls::{TlsFailure, TlsNames};
 use keylane_rt::text_in_debug;
 use rdkafka::error::KafkaError;
 use thiserror::Error;
@@ -35,9 +36,35 @@ pub enum KafkaSourceError {
         /// The topic.
         topic: String,
     },
+    /// No broker can be reached, and with this one TLS fails. The source tries again.
+    #[error("{broker}: no TLS: {failure}: {}", failure.advice(NAMES))]
+    Tls {
+        /// The host and the port.
+        broker: String,
+        /// What is wrong.
+        failure: TlsFailure,
+    },
+    /// The brokers refuse the user, the password or the mechanism. The source tries again.
+    #[error("{broker}: {REFUSES}: {why}: correct the properties `sasl.*`")]
+    Denied {
+        /// The host and the port.
+        broker: String,
+        /// The words of the client or the broker. They have no password.
+        why: String,
+    },
 }
 
-text_in_debug! { KafkaSourceError: NameTaken, NoTopic }
+text_in_debug! { KafkaSourceError: NameTaken, NoTopic, Tls, Denied }
+
+/// What the text of [`KafkaSourceError::Denied`] contains.
+pub(crate) const REFUSES: &str = "the broker refuses the user";
+
+const NAMES: TlsNames = TlsNames {
+    authority: "the property `ssl.ca.location`",
+    identity: "the properties `ssl.certificate.location` and `ssl.key.location`",
+    with: "set the property `security.protocol` to `ssl` or `sasl_ssl`",
+    without: "set the property `security.protocol` to `plaintext` or `sasl_plaintext`",
+};
 
 pub(crate) fn no_brokers() -> ConfigError {
     ConfigError::new(

@@ -68,6 +68,7 @@ pub use letters::{DeadLetterTopic, Redrive, RedriveError, RedriveReport};
 
 mod control;
 pub use control::{Control, Overtaken, PartitionStatus};
+pub use keylane_connector::tls::TlsFailure;
 pub use keylane_connector::{ConfigError, PartFailure};
 
 mod record;
@@ -84,6 +85,8 @@ pub use metrics::published_metrics;
 mod link;
 
 mod log;
+
+mod refusal;
 
 mod error;
 pub use error::KafkaSourceError;

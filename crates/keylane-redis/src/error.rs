@@ -4,8 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use keylane_connector::ErrorKind;
+use keylane_connector::tls::TlsFailure;
 use keylane_rt::text_in_debug;
 use thiserror::Error;
+
+use crate::tls::NAMES;
 
 /// An error of a server, or of the connection to it.
 #[derive(Clone, Error)]
@@ -49,6 +52,14 @@ impl RedisError {
         }
     }
 
+    /// Returns the error for a connection that was to have TLS.
+    pub(crate) fn tls(failure: TlsFailure) -> Self {
+        Self {
+            connection: Connection::Useless,
+            ..Self::new(ErrorKind::Tls(failure), failure.advice(NAMES))
+        }
+    }
+
     /// Adds the server that has not done what was asked: its host and port.
     pub(crate) fn at(self, place: &str) -> Self {
         let place = Some(place.into());
@@ -65,6 +76,11 @@ impl RedisError {
         self.kind.is_retryable()
     }
 
+    /// Whether a server is away: it may come back, or an operator mends its certificate.
+    pub(crate) fn is_away(&self) -> bool {
+        self.is_retryable() || matches!(self.kind, ErrorKind::Tls(_))
+    }
+
     pub(crate) fn breaks_connection(&self) -> bool {
         self.connection != Connection::Works
     }
@@ -78,6 +94,9 @@ impl RedisError {
 impl From<redis::RedisError> for RedisError {
     fn from(error: redis::RedisError) -> Self {
         use redis::ErrorKind as K;
+        if let Some(failure) = failure_of(&error) {
+            return Self::tls(failure);
+        }
         // Of several commands, the first one that failed gives the reason.
         let answers = error.clone().into_server_errors();
         let answer = answers.as_ref().and_then(|answers| answers.first());
@@ -130,6 +149,17 @@ impl From<redis::RedisError> for RedisError {
             place: None,
         }
     }
+}
+
+#[cfg(feature = "tls")]
+fn failure_of(error: &redis::RedisError) -> Option<TlsFailure> {
+    TlsFailure::of(error)
+}
+
+/// Without TLS nothing fails because of it.
+#[cfg(not(feature = "tls"))]
+fn failure_of(_: &redis::RedisError) -> Option<TlsFailure> {
+    None
 }
 
 /// Returns what to do about an error with this first word, where the server does not say it.

@@ -13,6 +13,10 @@ pub use server::Redis;
 
 mod error;
 pub use error::RedisError;
+#[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+pub use keylane_connector::tls::Certificates;
+pub use keylane_connector::tls::TlsFailure;
 pub use keylane_connector::{ConfigError, ErrorKind};
 
 mod list;
@@ -49,3 +53,4 @@ mod names;
 mod reconnecting_link;
 mod script;
 mod sentinel;
+mod tls;

@@ -18,6 +18,7 @@ use redis::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::RedisError;
+use crate::tls::{Certificates, certify};
 
 /// How long a connection is silent before the system asks the other end whether it is there, and
 /// the pause before it asks again. A network that forgets silent connections does not forget this.
@@ -69,12 +70,13 @@ impl Link {
     pub(crate) async fn cluster(
         nodes: &[ConnectionInfo],
         (connect, response): (Duration, Duration),
+        certificates: &Certificates,
     ) -> Result<Self, RedisError> {
         let client = ClusterClientBuilder::new(nodes.iter().cloned())
             .connection_timeout(connect)
             .response_timeout(response)
-            .tcp_settings(tcp_settings())
-            .build()?;
+            .tcp_settings(tcp_settings());
+        let client = certify(client, certificates).build()?;
         let link = client.get_async_connection();
         let origin = Origin {
             nodes: nodes.to_vec(),

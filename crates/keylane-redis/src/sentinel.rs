@@ -8,6 +8,7 @@ use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisRes
 
 use crate::error::RedisError;
 use crate::link::tcp_settings;
+use crate::tls::with_tls;
 
 /// After this time the client asks the next Sentinel.
 const SILENT: Duration = Duration::from_secs(1);
@@ -23,13 +24,16 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    /// Returns `None` for an address that has another form, or if there is none.
+    /// Returns `None` for an address that has another form or TLS, or if there is none.
     pub(crate) fn new<'a>(nodes: impl IntoIterator<Item = &'a str>, primary: &str) -> Option<Self> {
         let nodes = nodes.into_iter().map(|node| {
             let node = node.into_connection_info()?;
             Ok(node.set_tcp_settings(tcp_settings()))
         });
         let nodes = nodes.collect::<RedisResult<Vec<_>>>().ok()?;
+        if nodes.iter().any(|node| with_tls(node).is_some()) {
+            return None;
+        }
         let primary = primary.into_connection_info().ok()?;
         let ConnectionAddr::Tcp(name, _) = primary.addr() else {
             return None;

@@ -11,6 +11,7 @@ use crate::error::RedisError;
 use crate::inspect::{inspect, inspect_at_intervals, inspect_cluster};
 use crate::link::{Link, tcp_settings};
 use crate::sentinel::Sentinels;
+use crate::tls::{self, Certificates};
 
 /// How long a server may take to answer, by default.
 const RESPONSE: Duration = Duration::from_secs(5);
@@ -45,6 +46,7 @@ pub struct Redis {
     address: Address,
     response_timeout: Duration,
     connect_timeout: Duration,
+    certificates: Certificates,
 }
 
 #[derive(Clone)]
@@ -56,13 +58,14 @@ enum Address {
 }
 
 impl Redis {
-    /// Sets one server: `redis://user:password@host:port/database`.
+    /// Sets one server: `redis://user:password@host:port/database`, or `rediss://…` with TLS, for
+    /// which the feature `tls` must be on.
     ///
     /// # Errors
     ///
     /// Returns [`ConfigError`] for any other form.
     pub fn at(address: &str) -> Result<Self, ConfigError> {
-        let address = address.into_connection_info().map_err(|_| no_address())?;
+        let address = connection_info(address)?;
         let client = Client::open(address.set_tcp_settings(tcp_settings()));
         let client = client.map_err(|_| no_address())?;
         Ok(Self::with(Address::Server(client)))
@@ -75,11 +78,8 @@ impl Redis {
     /// Returns [`ConfigError`] if there is no node, or if one does not have the form that
     /// [`at`](Self::at) takes.
     pub fn cluster<'a>(nodes: impl IntoIterator<Item = &'a str>) -> Result<Self, ConfigError> {
-        let nodes = nodes
-            .into_iter()
-            .map(IntoConnectionInfo::into_connection_info);
-        let nodes = nodes.collect::<Result<Vec<_>, _>>();
-        let nodes = nodes.map_err(|_| no_address())?;
+        let nodes = nodes.into_iter().map(connection_info);
+        let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         match nodes.is_empty() {
             true => Err(no_address()),
             false => Ok(Self::with(Address::Cluster(nodes))),
@@ -101,7 +101,8 @@ impl Redis {
     ///
     /// # Errors
     ///
-    /// Returns [`ConfigError`] if there is no Sentinel, or if an address has another form.
+    /// Returns [`ConfigError`] if there is no Sentinel, or if an address has another form, or TLS:
+    /// that is not supported with Sentinels.
     pub fn sentinel<'a>(
         sentinels: impl IntoIterator<Item = &'a str>,
         primary: &str,
@@ -115,6 +116,7 @@ impl Redis {
             address,
             response_timeout: RESPONSE,
             connect_timeout: CONNECT,
+            certificates: Certificates::default(),
         }
     }
 
@@ -131,6 +133,48 @@ impl Redis {
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
+    }
+
+    /// Sets the certificates for connections with TLS: the authorities that are trusted, and the
+    /// certificate by which the server knows this process. Without this call the authorities of
+    /// Mozilla's list are trusted, and there is no client certificate.
+    ///
+    /// A server in a cluster is checked by the address or the host name that the cluster reports
+    /// (`cluster-announce-hostname`, with `cluster-preferred-endpoint-type hostname`).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ConfigError`] if an address does not begin with `rediss://`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use keylane_redis::{Certificates, Redis};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let certificates = Certificates::new().authority(std::fs::read("/etc/redis/ca.pem")?)?;
+    /// let redis = Redis::at("rediss://:secret@redis.internal:6379/0")?.certificates(certificates)?;
+    /// # let _ = redis;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn certificates(mut self, certificates: Certificates) -> Result<Self, ConfigError> {
+        let certified = |server: &redis::ConnectionInfo| {
+            tls::certified(server, &certificates).map_err(|_| no_tls())
+        };
+        match &mut self.address {
+            Address::Server(client) => *client = certified(client.get_connection_info())?,
+            Address::Cluster(nodes) => {
+                for node in nodes {
+                    *node = certified(node)?.get_connection_info().clone();
+                }
+            }
+            Address::Sentinel(_) => return Err(no_tls()),
+        }
+        self.certificates = certificates;
+        Ok(self)
     }
 
     /// Whether it is a cluster, in which all keys of a command must be in one slot.
@@ -177,10 +221,14 @@ impl Redis {
         let client = match &self.address {
             Address::Server(client) => client,
             Address::Cluster(nodes) => {
-                let link = Link::cluster(nodes, limits).await;
+                tls::prepare(nodes);
+                let link = Link::cluster(nodes, limits, &self.certificates).await;
                 return match link {
                     Ok(link) => Ok((link, None)),
-                    Err(error) => Err(error.at(&self.name_of_cluster())),
+                    Err(error) => {
+                        let error = self.explain(error, nodes).await;
+                        Err(error.at(&self.name_of_cluster()))
+                    }
                 };
             }
             Address::Sentinel(sentinels) => {
@@ -191,12 +239,44 @@ impl Redis {
                 &asked
             }
         };
-        let server = client.get_connection_info().addr().to_string();
+        let info = std::slice::from_ref(client.get_connection_info());
+        let server = info[0].addr().to_string();
+        tls::prepare(info);
         match Link::server(client, limits).await {
             Ok(link) => Ok((link, Some(server))),
-            Err(error) => Err(error.at(&server)),
+            Err(error) => Err(self.explain(error, info).await.at(&server)),
         }
     }
+
+    /// Returns why there is no connection to these servers, if it is because of TLS and the error
+    /// does not say so.
+    async fn explain(&self, error: RedisError, servers: &[redis::ConnectionInfo]) -> RedisError {
+        if error.kind() != ErrorKind::Unreachable {
+            return error;
+        }
+        let failure = tls::failure(servers, &self.certificates, self.connect_timeout).await;
+        failure.map_or(error, RedisError::tls)
+    }
+}
+
+/// Reads an address.
+fn connection_info(address: &str) -> Result<redis::ConnectionInfo, ConfigError> {
+    let info = address.into_connection_info().map_err(|_| no_address())?;
+    match tls::is_unchecked(&info) {
+        true => Err(ConfigError::new(
+            "address",
+            "must not end with `#insecure`: name the authority of the server with `certificates`",
+        )),
+        false => Ok(info),
+    }
+}
+
+#[cfg(feature = "tls")]
+fn no_tls() -> ConfigError {
+    ConfigError::new(
+        "certificates",
+        "need TLS: begin each address with rediss://, and use no Sentinels",
+    )
 }
 
 fn no_primary() -> RedisError {
@@ -207,8 +287,9 @@ fn no_primary() -> RedisError {
 fn no_address() -> ConfigError {
     ConfigError::new(
         "address",
-        "must have the form redis://user:password@host:port/database, without TLS; in the user and \
-         the password, write @ as %40, : as %3A, / as %2F, # as %23, ? as %3F and % as %25",
+        "must have the form redis://user:password@host:port/database, or rediss:// for TLS, which \
+         needs the feature `tls` and no Sentinels; in the user and the password, write @ as %40, : \
+         as %3A, / as %2F, # as %23, ? as %3F and % as %25",
     )
 }
 

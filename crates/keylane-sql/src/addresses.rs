@@ -40,6 +40,40 @@ pub(crate) fn servers(address: &str) -> Result<Vec<String>, SqlError> {
         .collect())
 }
 
+/// The parameters that name files of certificates, as the two kinds of addresses spell them.
+const FILES: [&str; 8] = [
+    "sslrootcert",
+    "ssl-root-cert",
+    "sslca",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+];
+
+/// Opens the files of certificates that an address names. For the client a file that is missing is
+/// the same as a server that cannot be reached.
+///
+/// # Errors
+///
+/// [`SqlError`] with the parameter if a file cannot be opened.
+pub(crate) fn check_files(address: &str) -> Result<(), SqlError> {
+    let (_, parameters) = address.split_once('?').unwrap_or_default();
+    for parameter in parameters.split('&') {
+        let Some((name, value)) = parameter.split_once('=') else {
+            continue;
+        };
+        // A value may be the certificate itself, and an escaped path is left to the client.
+        let is_path = !value.contains('%') && !value.contains("-----BEGIN");
+        if FILES.contains(&name) && is_path {
+            let opened = std::fs::File::open(value);
+            opened.map_err(|error| SqlError::unreadable_file(name, &error))?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -105,7 +105,10 @@ impl<DB: Server> Connections<DB> {
         if error.kind() == ErrorKind::ReadOnly {
             self.close_idle();
         }
-        if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::ReadOnly) {
+        if matches!(
+            error.kind(),
+            ErrorKind::Unreachable | ErrorKind::ReadOnly | ErrorKind::Tls(_)
+        ) {
             self.look();
         }
     }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use keylane_connector::tls::set_provider;
 use sqlx::{MySql, MySqlPool, PgPool, Postgres};
 
-use crate::addresses::servers;
+use crate::addresses::{check_files, servers};
 use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::session::{Options, Server};
@@ -53,11 +54,19 @@ impl Database {
     /// to the one that does. A replica of MySQL or MariaDB must have `read_only` set. With a pool
     /// of your own, use a name or a proxy that leads to the primary instead.
     ///
+    /// **TLS** is a part of the address too: `?sslmode=verify-full&ssl-ca=/etc/tls/ca.pem`, or
+    /// `ssl-mode=VERIFY_IDENTITY` for MySQL and MariaDB. By default a connection has TLS if the
+    /// server has it, and checks nothing. The [README](crate#tls) has all modes.
+    ///
     /// # Errors
     ///
     /// Returns [`SqlError`] if the address is not valid, or if nothing answers there within 5
     /// seconds.
     pub async fn connect(address: &str) -> Result<Self, SqlError> {
+        if address.contains("verify") || address.contains("VERIFY") {
+            set_provider();
+        }
+        check_files(address)?;
         let scheme = address.split(':').next().unwrap_or_default();
         match scheme {
             "postgres" | "postgresql" => {

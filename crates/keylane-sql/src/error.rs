@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use keylane_connector::ErrorKind;
+pub use keylane_connector::tls::TlsFailure;
+use keylane_connector::tls::TlsNames;
 use keylane_leases::Token;
 use keylane_rt::text_in_debug;
 use sqlx::error::DatabaseError;
@@ -207,6 +209,12 @@ impl SqlError {
         )
     }
 
+    /// Returns the error for a file of certificates.
+    pub(crate) fn unreadable_file(parameter: &str, error: &std::io::Error) -> Self {
+        let message = format!("`{parameter}` names a file that cannot be read: {error}");
+        Self::new(ErrorKind::Address, message)
+    }
+
     /// Returns the error for servers that take no writes.
     pub(crate) fn attributes() -> Self {
         Self::new(
@@ -266,11 +274,14 @@ impl SqlError {
 impl From<sqlx::Error> for SqlError {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error as E;
+        if let Some(failure) = failure_of(&error) {
+            return Self::new(ErrorKind::Tls(failure), failure.advice(NAMES));
+        }
         let kind = match &error {
             E::Database(error) => kind_of(&**error),
-            E::Io(_) | E::Tls(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => {
-                ErrorKind::Unreachable
-            }
+            E::Io(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => ErrorKind::Unreachable,
+            // What is in the files of certificates.
+            E::Tls(_) => ErrorKind::Address,
             // A connection that was cut in the middle of an answer.
             E::Protocol(_) | E::BeginFailed => ErrorKind::Unreachable,
             _ => ErrorKind::Other,
@@ -289,6 +300,10 @@ impl From<sqlx::Error> for SqlError {
                 Some(advice) => format!("{}: {advice}", error.message()),
                 None => error.message().to_owned(),
             },
+            E::Tls(error) => format!(
+                "{error}: correct the files that `ssl-ca`, `ssl-cert` and \
+                                      `ssl-key` name"
+            ),
             // It quotes the address.
             E::Configuration(_) => "its address is not valid".to_owned(),
             error => error.to_string(),
@@ -297,15 +312,55 @@ impl From<sqlx::Error> for SqlError {
     }
 }
 
+const NAMES: TlsNames = TlsNames {
+    authority: "`ssl-ca` in the address",
+    identity: "`ssl-cert` and `ssl-key` in the address",
+    with: "write `sslmode=verify-full` (PostgreSQL) or `ssl-mode=VERIFY_IDENTITY` into the address",
+    without: "write `sslmode=disable` (PostgreSQL) or `ssl-mode=DISABLED` into the address",
+};
+
+/// Returns why there is no connection with TLS, if the error is about that.
+fn failure_of(error: &sqlx::Error) -> Option<TlsFailure> {
+    use sqlx::Error as E;
+    match error {
+        E::Io(error) => TlsFailure::of(error),
+        E::Tls(error) if error.to_string().contains("does not support TLS") => {
+            Some(TlsFailure::NoTls)
+        }
+        E::Tls(error) => TlsFailure::of(&**error),
+        E::Database(error) => said(error.message()),
+        _ => None,
+    }
+}
+
+/// Returns what a server says in the first answer of a session.
+fn said(message: &str) -> Option<TlsFailure> {
+    [
+        // PostgreSQL, by `pg_hba.conf`.
+        (", no encryption", TlsFailure::OnlyTls),
+        (
+            "connection requires a valid client certificate",
+            TlsFailure::ClientCertificate,
+        ),
+        // MySQL, by `require_secure_transport`.
+        ("insecure transport are prohibited", TlsFailure::OnlyTls),
+    ]
+    .into_iter()
+    .find_map(|(text, failure)| message.contains(text).then_some(failure))
+}
+
 /// Returns what to do about an error that a new user gets first.
 fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
     match (number_of(error), error.code().as_deref()) {
         (Some(1049), _) | (None, Some("3D000")) => {
             Some("create it, or correct its name in the address")
         }
-        (Some(1045), _) | (None, Some("28P01" | "28000")) => {
-            Some("correct the user and the password in the address")
-        }
+        // MariaDB says the same to a connection without TLS that should have it.
+        (Some(1045), _) => Some(
+            "correct the user and the password in the address, or write \
+             `ssl-mode=VERIFY_IDENTITY` into it if the server requires TLS",
+        ),
+        (None, Some("28P01" | "28000")) => Some("correct the user and the password in the address"),
         _ => None,
     }
 }

@@ -47,6 +47,9 @@ pub use kafka::{Kafka, KafkaBuilder};
 
 pub mod proxy;
 
+mod tls;
+pub use tls::{Authority, Certificate, ServerTls};
+
 pub mod redis;
 pub use redis::{Fsync, Redis, RedisBuilder, RedisCluster, RedisKind, RedisSentinels};
 

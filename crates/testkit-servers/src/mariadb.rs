@@ -1,7 +1,7 @@
 //! MariaDB.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +10,7 @@ use crate::kind::{Dumps, Follows, Kind};
 use crate::process::{Program, User};
 use crate::program::{find, run, service_user};
 use crate::server::LOG;
+use crate::tls::{Files, ServerTls};
 use crate::{Server, ServerError};
 
 /// A MariaDB server of a test.
@@ -68,6 +69,14 @@ impl Kind for Maria {
             // Executed before the server admits the first client.
             .arg(option("init-file", &users(folder)))
             .args(["--skip-name-resolve", "--max-connections=200"])
+            .args(match tls(folder).exists() {
+                true => vec![
+                    option("ssl-cert", &tls(folder)),
+                    option("ssl-key", &tls(folder).with_extension("key")),
+                    option("ssl-ca", &tls(folder).with_extension("clients")),
+                ],
+                false => Vec::new(),
+            })
             // A statement contains a message.
             .arg("--max-allowed-packet=1G")
             .args(match self.is_logged {
@@ -144,6 +153,62 @@ impl Maria {
             install.env("TMPDIR", folder).current_dir(folder);
         });
         installed.map(drop)
+    }
+}
+
+impl Server<Maria> {
+    /// The user that needs a certificate, once [`serve_tls`](Self::serve_tls) was called for
+    /// clients with certificates. It has the password of [`USER`](Self::USER), and its rights.
+    pub const TLS_USER: &str = "keylane_tls";
+
+    /// Serves TLS from now on, beside connections without it. The first call starts the server
+    /// again; a later one changes the certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](ServerError::System) if the files cannot be written,
+    /// [`Program`](ServerError::Program) if the server refuses, and those of
+    /// [`start_again`](Self::start_again).
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    pub async fn serve_tls(&self, tls: &ServerTls) -> Result<(), ServerError> {
+        let tls = tls.clone();
+        self.run(move |inner| {
+            let folder = inner.folder.path();
+            let is_first = !self::tls(folder).exists();
+            let files = Files::write(folder, TLS, &tls)?;
+            if files.clients.is_none() {
+                // The server wants one of its own.
+                fs::copy(
+                    &files.certificate,
+                    files.certificate.with_extension("clients"),
+                )
+                .and_then(|_| {
+                    let owner = fs::metadata(folder)?;
+                    let copy = files.certificate.with_extension("clients");
+                    chown(copy, Some(owner.uid()), Some(owner.gid()))
+                })
+                .map_err(ServerError::system("write the certificates of the server"))?;
+            }
+            if is_first {
+                inner.daemon.stop(Maria::STOP_SIGNAL)?;
+                inner.start_again()?;
+            }
+            let (user, password) = (Self::TLS_USER, Self::PASSWORD);
+            let requires = match files.clients {
+                Some(_) => "x509",
+                None => "ssl",
+            };
+            let sql = format!(
+                "flush ssl; create or replace user '{user}'@'%' identified by '{password}'
+                 require {requires}; grant all on *.* to '{user}'@'%'"
+            );
+            let execute = inner.kind.execute(inner.port, Maria::DATABASE, &sql, 60);
+            execute.map(drop)
+        })
+        .await
     }
 }
 
@@ -258,6 +323,14 @@ fn data(folder: &Path) -> PathBuf {
 
 fn users(folder: &Path) -> PathBuf {
     folder.join("users.sql")
+}
+
+/// The name of the files of certificates.
+const TLS: &str = "tls";
+
+/// The file of the server's certificate. The others are beside it.
+fn tls(folder: &Path) -> PathBuf {
+    folder.join(TLS).with_extension("pem")
 }
 
 /// Returns the statements for every start: the second run changes nothing.

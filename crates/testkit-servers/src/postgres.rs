@@ -4,11 +4,13 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::kind::{Dumps, Follows, Kind};
 use crate::process::{Program, User};
 use crate::program::{find, run, service_user};
 use crate::server::LOG;
+use crate::tls::{Files, ServerTls};
 use crate::{Server, ServerError};
 
 /// A PostgreSQL server of a test.
@@ -147,6 +149,90 @@ impl PostgreSql {
             set_up(psql);
         })
     }
+}
+
+impl Server<PostgreSql> {
+    /// The user that needs TLS and, once [`serve_tls`](Self::serve_tls) was called for clients with
+    /// certificates, one of these. It has the password of [`USER`](Self::USER), and its rights.
+    pub const TLS_USER: &str = "keylane_tls";
+
+    /// Serves TLS from now on, beside connections without it. A later call changes the
+    /// certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](ServerError::System) if the files cannot be written, and
+    /// [`Program`](ServerError::Program) if the server refuses.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    pub async fn serve_tls(&self, tls: &ServerTls) -> Result<(), ServerError> {
+        let tls = tls.clone();
+        self.run(move |inner| inner.kind.serve_tls(inner.folder.path(), inner.port, &tls))
+            .await
+    }
+}
+
+impl PostgreSql {
+    fn serve_tls(&self, folder: &Path, port: u16, tls: &ServerTls) -> Result<(), ServerError> {
+        const SECONDS: u64 = 60;
+        let execute = |sql: &str| self.execute(port, Self::DATABASE, sql, SECONDS);
+        // A new name for each certificate shows when the server has read it.
+        let name = free_name(folder);
+        let files = Files::write(folder, &name, tls)?;
+        let clients = files.clients.as_ref();
+        for (setting, value) in [
+            ("ssl_cert_file", files.certificate.display().to_string()),
+            ("ssl_key_file", files.key.display().to_string()),
+            (
+                "ssl_ca_file",
+                clients.map_or_else(String::new, |path| path.display().to_string()),
+            ),
+            ("ssl", "on".to_owned()),
+        ] {
+            execute(&format!("alter system set {setting} = '{value}'"))?;
+        }
+        let (user, password) = (Server::<Self>::TLS_USER, Server::<Self>::PASSWORD);
+        let exists = execute(&format!("select 1 from pg_roles where rolname = '{user}'"))?;
+        if exists.is_empty() {
+            execute(&format!(
+                "create role {user} superuser login password '{password}'"
+            ))?;
+        }
+        let certificate = match clients {
+            Some(_) => " clientcert=verify-ca",
+            None => "",
+        };
+        let rule = format!("hostssl all {user} 127.0.0.1/32 scram-sha-256{certificate}\n");
+        let others = format!("hostnossl all {user} all reject\n");
+        let hba = data(folder).join("pg_hba.conf");
+        let is_ours = |line: &&str| line.contains(user);
+        let written = fs::read_to_string(&hba).and_then(|text| {
+            let kept: Vec<_> = text.lines().filter(|line| !is_ours(line)).collect();
+            fs::write(&hba, rule + &others + &kept.join("\n") + "\n")
+        });
+        written.map_err(ServerError::system("write the rules of the server"))?;
+        execute("select pg_reload_conf()")?;
+        let began = Instant::now();
+        while !execute("show ssl_cert_file")?.contains(&name) {
+            if began.elapsed() > Duration::from_secs(SECONDS) {
+                let log = String::new();
+                return Err(ServerError::NotReady {
+                    seconds: SECONDS,
+                    log,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns a name that no file in the folder has.
+fn free_name(folder: &Path) -> String {
+    let is_free = |name: &String| !folder.join(format!("{name}.pem")).exists();
+    let mut names = (0..).map(|number: u32| format!("tls-{number}-"));
+    names.find(is_free).unwrap_or_default()
 }
 
 impl Dumps for PostgreSql {

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::headers::{TOPIC, original};
 use crate::config::KafkaSourceBuilder;
+use crate::error::REFUSES;
 use crate::link;
 use crate::producer::{Producer, SendError};
 use crate::record::{Keyless, Maker};
@@ -303,7 +304,7 @@ impl Drop for CloseOnDrop {
 }
 
 /// Whether this is the message of a broker that refuses a user. The source returns only the text of
-/// the client's error, which contains the name of the code.
+/// the client's error, which contains the name of the code, or its own.
 fn is_refusal(why: &str) -> bool {
     let codes = [
         RDKafkaErrorCode::TopicAuthorizationFailed,
@@ -312,7 +313,7 @@ fn is_refusal(why: &str) -> bool {
         RDKafkaErrorCode::SaslAuthenticationFailed,
         RDKafkaErrorCode::Authentication,
     ];
-    codes.iter().any(|code| why.contains(&code.to_string()))
+    why.contains(REFUSES) || codes.iter().any(|code| why.contains(&code.to_string()))
 }
 
 /// The key that orders letters: their own, or their partition if they have none.

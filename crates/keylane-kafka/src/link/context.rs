@@ -10,28 +10,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keylane_source::frontier::Beyond;
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::statistics::{Partition, Statistics, Topic};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
 use rdkafka::types::RDKafkaRespErr;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, watch};
 
 use super::closable::ClosableQueue;
 use super::codes::is_about_topic;
+use super::explain::explain;
 use super::offset::offset;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::core::Committed;
+use crate::error::KafkaSourceError;
 use crate::log::{Errors, log};
 use crate::metadata;
+use crate::refusal::{self, Refusal};
 use keylane_connector::lock;
 
 pub(crate) type Consumer = BaseConsumer<Context>;
@@ -45,6 +48,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often it checks whether a queue in use is shut.
 const SHUT_EVERY: Duration = Duration::from_millis(1);
+
+/// How long what the client has said of TLS explains that no broker can be reached. It tries each
+/// again within this time.
+const RECENT: Duration = Duration::from_secs(20);
 
 /// The result of waiting for a release that is not dropped yet.
 const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
@@ -64,6 +71,8 @@ pub(crate) enum News {
     Unavailable,
     /// Another member of the group has the name of this one.
     NameTaken,
+    /// No broker can be reached, because of TLS, or one refuses the user.
+    Refused(KafkaSourceError),
     /// A failure from which the client does not recover by itself.
     Failed(String),
 }
@@ -141,6 +150,8 @@ pub(crate) struct Release {
 pub(crate) struct Context {
     consumer: OnceLock<Weak<Consumer>>,
     news: UnboundedSender<News>,
+    /// The same as [`News::Refused`], while the source waits for a first answer.
+    refused: watch::Sender<Option<KafkaSourceError>>,
     /// Notified when there is news.
     wake: Arc<Notify>,
     /// Unparked when a partition has records.
@@ -153,6 +164,8 @@ pub(crate) struct Context {
     /// the commit for partitions that other members own by now.
     owned: Mutex<Owned>,
     errors: Errors,
+    /// What the client has said last of TLS or the user at a broker, and when.
+    refusal: Mutex<Option<(Instant, Refusal)>>,
     /// The knowledge of the client about the partitions, by topic and number.
     known: Mutex<HashMap<String, HashMap<i32, Known>>>,
     /// The group has answered the last join.
@@ -165,7 +178,10 @@ pub(crate) struct Context {
 
 impl Context {
     pub(super) fn new(
-        news: UnboundedSender<News>,
+        (news, refused): (
+            UnboundedSender<News>,
+            watch::Sender<Option<KafkaSourceError>>,
+        ),
         wake: Arc<Notify>,
         reader: Thread,
         ends: Arc<AtomicBool>,
@@ -175,12 +191,14 @@ impl Context {
         Self {
             consumer: OnceLock::new(),
             news,
+            refused,
             wake,
             reader,
             ends,
             config: Arc::clone(config),
             owned: Mutex::default(),
             errors: Errors::default(),
+            refusal: Mutex::default(),
             known: Mutex::default(),
             has_joined: AtomicBool::new(false),
             joining: Mutex::default(),
@@ -199,6 +217,19 @@ impl Context {
         // Without a source the session ends.
         let _ = self.news.send(news);
         self.wake.notify_one();
+    }
+
+    /// Tells the source why no broker can be reached, if the client has said a moment ago what it
+    /// is: TLS, or the user. Blocks the thread for as long as a handshake takes.
+    fn explain(&self) {
+        let Some((at, refusal)) = lock(&self.refusal).take() else {
+            return;
+        };
+        if at.elapsed() < RECENT {
+            let error = explain(refusal, |name| self.config.property(name));
+            self.refused.send_replace(Some(error.clone()));
+            self.tell(News::Refused(error));
+        }
     }
 
     /// Returns the client's knowledge of a partition, from its statistics of each second.
@@ -406,6 +437,12 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        if let Some(refusal) = refusal::read(reason) {
+            *lock(&self.refusal) = Some((Instant::now(), refusal));
+        }
+        if let Some(Code::AllBrokersDown | Code::Authentication) = error.rdkafka_error_code() {
+            self.explain();
+        }
         // The source says which topic that is.
         if error.rdkafka_error_code().is_some_and(is_about_topic) {
             return;

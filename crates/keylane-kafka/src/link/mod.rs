@@ -11,6 +11,12 @@ pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 mod session;
 pub(crate) use session::{Session, is_name_taken};
 
+mod explain;
+pub(crate) use explain::only_tls;
+
+#[cfg(feature = "tls")]
+mod certificates;
+
 mod closable;
 
 mod topics;

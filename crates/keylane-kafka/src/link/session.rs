@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::codes::{is_about_topic, is_name_conflict};
 use super::context::{Consumer, Context, News};
 use super::topics::{TopicIds, log_ids};
 use crate::config::Config;
+use crate::error::KafkaSourceError;
 
 /// How long the thread waits for the group before it checks whether to end.
 const POLL: Duration = Duration::from_millis(50);
@@ -35,6 +36,8 @@ const SAYS_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct Session {
     pub(crate) consumer: Arc<Consumer>,
     pub(crate) news: UnboundedReceiver<News>,
+    /// Why no broker can be reached, once the client has said something about it.
+    pub(crate) refused: watch::Receiver<Option<KafkaSourceError>>,
     ends: Arc<AtomicBool>,
     left: oneshot::Receiver<()>,
 }
@@ -49,9 +52,10 @@ impl Session {
         reader: &Thread,
     ) -> KafkaResult<Self> {
         let (news_in, news) = unbounded_channel();
+        let (refused_in, refused) = watch::channel(None);
         let ends = Arc::new(AtomicBool::new(false));
         let context = Context::new(
-            news_in,
+            (news_in, refused_in),
             Arc::clone(wake),
             reader.clone(),
             Arc::clone(&ends),
@@ -75,6 +79,7 @@ impl Session {
         Ok(Self {
             consumer,
             news,
+            refused,
             ends,
             left,
         })

@@ -62,6 +62,7 @@ impl<M> KafkaSource<M> {
                 News::MadeAnew { topic, goes_on } => self.begin_anew_in(&topic, goes_on)?,
                 News::Unavailable => self.unavailable.look_now(),
                 News::NameTaken => return Err(self.name_taken()),
+                News::Refused(error) => return Err(SourceError::failed(error)),
                 News::Failed(what) => return Err(SourceError::failed(what)),
             }
         }

@@ -46,7 +46,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::core::KafkaPosition;
 use crate::core::StartAt;
-use crate::link::{Prefetcher, Session, at_first_start};
+use crate::link::{Prefetcher, Session, at_first_start, only_tls};
 
 /// How long the brokers have to answer when the source is opened.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -83,11 +83,26 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         let session = Session::open(&self.config, &self.topics, &self.wake, prefetcher.thread());
         let session = session.map_err(SourceError::failed)?;
         self.prefetcher = Some(prefetcher);
-        let consumer = Arc::clone(&session.consumer);
+        let (consumer, mut refused) = (Arc::clone(&session.consumer), session.refused.clone());
         self.session = Some(session);
         let asked = blocking(move || consumer.fetch_metadata(None, ANSWER_WITHIN).map(drop));
-        if let Err(error) = asked.await? {
+        // What an operator must mend is known long before the time is over.
+        let answer = tokio::select! {
+            answer = asked => answer?,
+            Ok(refused) = refused.wait_for(Option::is_some) => {
+                return match refused.clone() {
+                    Some(error) => Err(SourceError::failed(error)),
+                    None => Err(SourceError::failed("no broker answers")),
+                };
+            }
+        };
+        if let Err(error) = answer {
             let brokers = self.config.brokers();
+            if !self.config.has_tls()
+                && let Some(error) = only_tls(brokers).await
+            {
+                return Err(SourceError::failed(error));
+            }
             let what = format!("no broker answers at {brokers}: {error}");
             return Err(SourceError::failed(what));
         }

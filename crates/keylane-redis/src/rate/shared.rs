@@ -382,7 +382,7 @@ impl Shared {
                 }
             }
             Err(error) => {
-                if error.is_retryable() {
+                if error.is_away() {
                     let pause = state.away.as_ref().map(|away| away.pause * 2);
                     let pause = pause.unwrap_or(PAUSES.0).min(PAUSES.1);
                     tracing::warn!(
@@ -400,8 +400,8 @@ impl Shared {
                 for (key, _) in asked {
                     if let Some(entry) = state.keys.get_mut(key) {
                         entry.is_asked = false;
-                        if !error.is_retryable() || self.when_away == WhenAway::Stop {
-                            let is_last = !error.is_retryable();
+                        if !error.is_away() || self.when_away == WhenAway::Stop {
+                            let is_last = !error.is_away();
                             entry.refuse(is_last, &error, &mut told);
                         }
                     }

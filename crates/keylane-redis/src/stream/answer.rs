@@ -53,7 +53,7 @@ impl Failure {
     /// finds the nodes again, and another connection would not help.
     pub(super) fn in_cluster(self) -> Self {
         match self {
-            Self::Failed(error) if error.is_retryable() => Self::Unable(error),
+            Self::Failed(error) if error.is_away() => Self::Unable(error),
             failure => failure,
         }
     }

@@ -17,6 +17,10 @@ use crate::process::Program;
 use crate::program::run;
 use crate::proxy::Proxy;
 use crate::server::LOG;
+use crate::tls::{Certificate, Files, ServerTls};
+
+/// The name of the files of certificates.
+const TLS: &str = "tls";
 
 /// How long `etcdctl` may take, in seconds.
 const PATIENCE: u64 = 240;
@@ -27,6 +31,7 @@ const PATIENCE: u64 = 240;
 pub struct EtcdBuilder {
     kind: EtcdKind,
     arguments: Vec<String>,
+    tls: Option<ServerTls>,
 }
 
 impl EtcdBuilder {
@@ -35,6 +40,12 @@ impl EtcdBuilder {
     /// `--name`, `--data-dir`, the URLs and the cluster belong to this module.
     pub fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// Lets clients connect with TLS, and only so.
+    pub fn tls(mut self, tls: ServerTls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -103,6 +114,8 @@ struct Inner {
     /// The port for other members, of which there are none. It tells which server this is, also
     /// when clients need a password.
     peers: u16,
+    /// The port for questions about its health. It has no TLS.
+    health: u16,
     /// Before the folder, so that it is dropped first.
     daemon: Daemon,
     folder: TempDir,
@@ -125,6 +138,7 @@ impl Etcd {
         EtcdBuilder {
             kind,
             arguments: Vec::new(),
+            tls: None,
         }
     }
 
@@ -135,7 +149,20 @@ impl Etcd {
 
     /// Returns the address for clients.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port())
+        self.inner.client_url()
+    }
+
+    /// Shows this certificate to new connections from now on. The server must have TLS. What it
+    /// requires of clients stays.
+    ///
+    /// # Errors
+    ///
+    /// [`System`](ServerError::System) if the files cannot be written.
+    pub async fn show(&self, certificate: Certificate) -> Result<(), ServerError> {
+        // It reads the files for each connection.
+        let tls = ServerTls::new(certificate);
+        self.run(move |inner| Files::write(inner.folder.path(), TLS, &tls).map(drop))
+            .await
     }
 
     /// Returns the port for clients, on 127.0.0.1. It stays the same for the life of this value.
@@ -286,13 +313,14 @@ impl Inner {
             settings,
             port: 0,
             peers: 0,
+            health: 0,
             daemon: Daemon::new(folder.path().join(LOG)),
             folder,
         };
         let mut tried = 0;
         loop {
             tried += 1;
-            (inner.port, inner.peers) = (port()?, port()?);
+            (inner.port, inner.peers, inner.health) = (port()?, port()?, port()?);
             match inner.launch() {
                 // The URL of the member is in the data already.
                 Err(error) if is_port_taken(&error) && tried < PORTS => inner.clear()?,
@@ -303,7 +331,7 @@ impl Inner {
 
     fn launch(&self) -> Result<(), ServerError> {
         let folder = self.folder.path();
-        let (clients, peers) = (url(self.port), url(self.peers));
+        let (clients, peers) = (self.client_url(), url(self.peers));
         let program = Program::new(&self.program, folder, &folder.join(LOG))
             .last_signal("KILL")
             .arg(format!("--name={}", self.name()))
@@ -313,6 +341,8 @@ impl Inner {
             .arg(format!("--listen-peer-urls={peers}"))
             .arg(format!("--initial-advertise-peer-urls={peers}"))
             .arg(format!("--initial-cluster={}={peers}", self.name()))
+            .arg(format!("--listen-metrics-urls={}", url(self.health)))
+            .args(self.certificates()?)
             .args(&self.settings.arguments);
         self.daemon.start(program, |_| Ok(self.answers()))
     }
@@ -323,7 +353,31 @@ impl Inner {
             |port, path, word: &str| ask::get(port, path).is_ok_and(|answer| answer.contains(word));
         // It is healthy after a read of which a majority of its cluster knows.
         says(self.peers, "/members", &self.name())
-            && says(self.port, "/health", r#""health":"true""#)
+            && says(self.health, "/health", r#""health":"true""#)
+    }
+
+    fn client_url(&self) -> String {
+        match self.settings.tls {
+            Some(_) => format!("https://127.0.0.1:{}", self.port),
+            None => url(self.port),
+        }
+    }
+
+    /// Writes the certificates, and returns the arguments that name them.
+    fn certificates(&self) -> Result<Vec<String>, ServerError> {
+        let Some(tls) = &self.settings.tls else {
+            return Ok(Vec::new());
+        };
+        let files = Files::write(self.folder.path(), TLS, tls)?;
+        let mut arguments = vec![
+            format!("--cert-file={}", files.certificate.display()),
+            format!("--key-file={}", files.key.display()),
+        ];
+        if let Some(clients) = &files.clients {
+            arguments.push("--client-cert-auth".to_owned());
+            arguments.push(format!("--trusted-ca-file={}", clients.display()));
+        }
+        Ok(arguments)
     }
 
     /// The name of the folder is random, so no other server has this one.

@@ -1,6 +1,7 @@
 //! The settings of a cluster.
 
 use crate::kafka::java::Machine;
+use crate::tls::ServerTls;
 
 /// The most nodes of a cluster.
 const MOST: usize = 3;
@@ -27,6 +28,10 @@ pub struct KafkaBuilder {
     pub(super) nodes: usize,
     pub(super) machine: Machine,
     pub(super) properties: Vec<(String, String)>,
+    /// The names of more listeners, and their protocols.
+    pub(super) listeners: Vec<(String, &'static str)>,
+    /// The users of SCRAM, in the format of the tool.
+    pub(super) users: Vec<String>,
 }
 
 impl Default for KafkaBuilder {
@@ -38,6 +43,8 @@ impl Default for KafkaBuilder {
                 is_quick: true,
             },
             properties: Vec::new(),
+            listeners: Vec::new(),
+            users: Vec::new(),
         }
     }
 }
@@ -88,6 +95,38 @@ impl KafkaBuilder {
     /// values would not start.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.properties.push((name.into(), value.into()));
+        self
+    }
+    /// Adds a listener with a protocol of Kafka, such as `SASL_PLAINTEXT`, and this certificate if
+    /// that is one with TLS. [`Kafka::listener`](crate::Kafka::listener) has its address. Only for
+    /// a single node.
+    pub fn listener(mut self, name: &str, protocol: &'static str, tls: Option<&ServerTls>) -> Self {
+        self.listeners.push((name.to_uppercase(), protocol));
+        let of = |property: &str| {
+            let name = name.to_lowercase();
+            format!("listener.name.{name}.{property}")
+        };
+        let Some(tls) = tls else { return self };
+        let certificate = tls.certificate();
+        self = self
+            .property(of("ssl.keystore.type"), "PEM")
+            .property(of("ssl.keystore.certificate.chain"), &certificate.pem)
+            .property(of("ssl.keystore.key"), &certificate.key);
+        match tls.clients() {
+            Some(authority) => self
+                .property(of("ssl.client.auth"), "required")
+                .property(of("ssl.truststore.type"), "PEM")
+                .property(of("ssl.truststore.certificates"), authority),
+            None => self,
+        }
+    }
+
+    /// Creates a user for the mechanisms `SCRAM-SHA-256` and `SCRAM-SHA-512`.
+    pub fn scram_user(mut self, name: &str, password: &str) -> Self {
+        for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+            let user = format!("{mechanism}=[name={name},password={password}]");
+            self.users.push(user);
+        }
         self
     }
 }

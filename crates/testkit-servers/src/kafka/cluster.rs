@@ -15,7 +15,7 @@ use crate::daemon::{Daemon, PORTS, is_port_taken, on_thread, temporary_folder};
 use crate::kafka::KafkaBuilder;
 use crate::kafka::java::{Java, Machine};
 use crate::kafka::node::Node;
-use crate::kafka::properties::{Ports, properties};
+use crate::kafka::properties::{Listener, Ports, properties};
 use crate::port::free_port;
 use crate::proxies::Proxies;
 use crate::proxy::Proxy;
@@ -87,6 +87,10 @@ struct Inner {
     id: String,
     machine: Machine,
     ports: Vec<Ports>,
+    /// The listeners that the test has added.
+    added: Vec<Listener>,
+    /// The users of SCRAM.
+    users: Vec<String>,
     proxies: Proxies,
     java: Java,
     /// Before the folder, so that they are dropped first.
@@ -154,6 +158,18 @@ impl Kafka {
     /// from these connects to the nodes through the proxies alone.
     pub fn proxied(&self) -> String {
         self.addresses(|ports| ports.proxied)
+    }
+
+    /// Returns the address of a [listener](KafkaBuilder::listener) that was added.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such listener.
+    #[track_caller]
+    pub fn listener(&self, name: &str) -> String {
+        let mut added = self.inner.added.iter();
+        let found = added.find(|one| one.name.eq_ignore_ascii_case(name));
+        format!("127.0.0.1:{}", found.expect("a listener of this name").port)
     }
 
     fn addresses(&self, port: impl Fn(&Ports) -> u16) -> String {
@@ -420,9 +436,17 @@ impl Inner {
         let folder = temporary_folder()?;
         let java = Java::new(folder.path())?;
         let (ports, proxies) = open(settings.nodes, port)?;
+        let added = settings.listeners.iter().map(|(name, protocol)| {
+            Ok(Listener {
+                name: name.clone(),
+                protocol,
+                port: free_port().map_err(ServerError::system("find a free port"))?,
+            })
+        });
+        let added = added.collect::<Result<Vec<_>, ServerError>>()?;
         let node = |id: usize| {
             let data = folder.path().join(format!("node-{id}"));
-            let text = properties(id, &ports, &data, &settings.properties);
+            let text = properties(id, &ports, &added, &data, &settings.properties);
             Node::new(id, ports[id].direct, folder.path(), &text)
         };
         let nodes = (0..settings.nodes).map(node).collect::<Result<_, _>>()?;
@@ -430,6 +454,8 @@ impl Inner {
             id: cluster_id(),
             machine: settings.machine,
             ports,
+            added,
+            users: settings.users.clone(),
             proxies,
             java,
             nodes,
@@ -447,7 +473,7 @@ impl Inner {
                 scope.spawn(|| {
                     let others_failed = || failed.get().is_some();
                     let started = node
-                        .format(&self.java, &self.id)
+                        .format(&self.java, &self.id, &self.users)
                         .and_then(|()| self.start_node(node, self.nodes.len(), others_failed));
                     if let Err(error) = started {
                         // The first error is the cause of the others.

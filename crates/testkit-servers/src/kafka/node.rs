@@ -44,11 +44,19 @@ impl Node {
         })
     }
 
-    /// Prepares the folder of its data.
-    pub(super) fn format(&self, java: &Java, cluster: &str) -> Result<(), ServerError> {
+    /// Prepares the folder of its data, with these users of SCRAM.
+    pub(super) fn format(
+        &self,
+        java: &Java,
+        cluster: &str,
+        users: &[String],
+    ) -> Result<(), ServerError> {
         let file = self.properties.as_os_str();
         let args = ["format", "--cluster-id", cluster, "--config"].map(OsStr::new);
-        let args: Vec<_> = args.into_iter().chain([file]).collect();
+        let users = users
+            .iter()
+            .flat_map(|user| ["--add-scram", user].map(OsStr::new));
+        let args: Vec<_> = args.into_iter().chain([file]).chain(users).collect();
         java.tool("kafka.tools.StorageTool", &args, "").map(drop)
     }
 

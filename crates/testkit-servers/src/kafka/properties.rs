@@ -22,28 +22,48 @@ pub(super) struct Ports {
     pub(super) controller: u16,
 }
 
+/// A listener that a test has added.
+#[derive(Debug, Clone)]
+pub(super) struct Listener {
+    pub(super) name: String,
+    pub(super) protocol: &'static str,
+    pub(super) port: u16,
+}
+
 /// Returns all settings of node `node` of a cluster with these ports. A later line overrides an
 /// earlier one, so `extra` comes last.
 pub(super) fn properties(
     node: usize,
     cluster: &[Ports],
+    added: &[Listener],
     data: &Path,
     extra: &[(String, String)],
 ) -> String {
     let ports = cluster[node];
-    let address = |name, port| format!("{name}://127.0.0.1:{port}");
-    let listeners = [
+    let address = |name: &str, port| format!("{name}://127.0.0.1:{port}");
+    let mut listeners = vec![
         address(DIRECT, ports.direct),
         address(PROXIED, ports.behind_proxy),
         address(CONTROLLER, ports.controller),
     ];
-    let advertised = [
+    let mut advertised = vec![
         address(DIRECT, ports.direct),
         address(PROXIED, ports.proxied),
     ];
     let voters = cluster.iter().enumerate();
     let voters = voters.map(|(id, ports)| format!("{id}@127.0.0.1:{}", ports.controller));
     let protocols = [DIRECT, PROXIED, CONTROLLER].map(|name| format!("{name}:PLAINTEXT"));
+    let mut protocols = protocols.to_vec();
+    for Listener {
+        name,
+        protocol,
+        port,
+    } in added
+    {
+        listeners.push(address(name, *port));
+        advertised.push(address(name, *port));
+        protocols.push(format!("{name}:{protocol}"));
+    }
     let own = [
         ("node.id", node.to_string()),
         ("listeners", listeners.join(",")),
@@ -156,7 +176,7 @@ mod tests {
     fn a_node_sends_the_clients_of_its_proxy_to_the_proxy() {
         let cluster = [ports(100), ports(200), ports(300)];
         let extra = [("num.io.threads".to_owned(), "9\\".to_owned())];
-        let text = properties(1, &cluster, Path::new("/data"), &extra);
+        let text = properties(1, &cluster, &[], Path::new("/data"), &extra);
         let value = |name: &str| {
             let lines = text.lines().filter_map(|line| line.split_once('='));
             let mut values = lines.filter(|(of, _)| *of == name).map(|(_, value)| value);

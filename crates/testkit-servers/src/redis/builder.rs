@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::redis::RedisKind;
+use crate::tls::{Authority, Certificate, ServerTls};
 
 /// When the server writes its append-only file to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -46,6 +47,8 @@ pub struct RedisBuilder {
     pub(super) primary: Option<Primary>,
     pub(super) has_own_clock: bool,
     pub(super) arguments: Vec<(String, String)>,
+    /// The certificates of the nodes of a cluster, and the authority that they trust.
+    pub(super) tls: Option<ServerTls>,
 }
 
 /// The primary of a replica.
@@ -64,6 +67,7 @@ impl RedisBuilder {
             primary: None,
             has_own_clock: false,
             arguments: Vec::new(),
+            tls: None,
         }
     }
 
@@ -87,6 +91,14 @@ impl RedisBuilder {
     /// it runs.
     pub fn own_clock(mut self) -> Self {
         self.has_own_clock = true;
+        self
+    }
+
+    /// Gives each node of a cluster a port with TLS besides the other one, and the nodes talk to
+    /// each other with TLS. They require certificates of `authority` of each other, but none of
+    /// clients. [`Redis::tls_port`](crate::Redis::tls_port) is the port.
+    pub fn cluster_tls(mut self, certificate: Certificate, authority: &Authority) -> Self {
+        self.tls = Some(ServerTls::new(certificate).require_clients_of(authority));
         self
     }
 

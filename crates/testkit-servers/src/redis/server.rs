@@ -20,6 +20,7 @@ use crate::redis::directives::{Place, arguments};
 use crate::redis::resp::{self, Reply};
 use crate::redis::{RedisKind, wheels};
 use crate::server::LOG;
+use crate::tls::{Files, ServerTls};
 
 /// How long one check of a starting server may take. It is repeated.
 pub(super) const PROBE: Duration = Duration::from_secs(2);
@@ -73,6 +74,8 @@ struct Inner {
     program: PathBuf,
     port: u16,
     bus: Option<u16>,
+    /// The port with TLS of a node of a cluster.
+    tls: Option<u16>,
     clock: Option<Clock>,
     /// Before the folder, so that it is dropped first.
     daemon: Daemon,
@@ -159,6 +162,12 @@ impl Redis {
         self.inner.port
     }
 
+    /// Returns the port with TLS, on 127.0.0.1, of a node of a
+    /// [cluster](RedisBuilder::cluster_tls) that has them; `None` of other servers.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.inner.tls
+    }
+
     /// Returns the port for the other nodes of its cluster.
     pub(super) fn bus(&self) -> Option<u16> {
         self.inner.bus
@@ -215,6 +224,44 @@ impl Redis {
         command: &[&str],
     ) -> Result<String, ServerError> {
         self.inner.execute(command, patience)
+    }
+
+    /// Serves TLS at a port of its own from now on, and returns the port. The port without TLS
+    /// stays. A later call changes the certificates and the port.
+    ///
+    /// A server that is started again has no TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](ServerError::Refused) with the text of the server if it cannot use them, and
+    /// [`System`](ServerError::System) if they cannot be written.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the server has TLS all the same.
+    pub async fn serve_tls(&self, tls: &ServerTls) -> Result<u16, ServerError> {
+        let port = free_port().map_err(ServerError::system("find a free port"))?;
+        self.serve_tls_at(port, tls).await?;
+        Ok(port)
+    }
+
+    /// Serves TLS at this port, as [`serve_tls`](Self::serve_tls) does at a free one. New
+    /// connections get the new certificates.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve_tls`](Self::serve_tls).
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a Tokio runtime.
+    pub async fn serve_tls_at(&self, port: u16, tls: &ServerTls) -> Result<(), ServerError> {
+        let tls = tls.clone();
+        self.run(move |inner| inner.serve_tls(port, &tls)).await
     }
 
     /// Tells the server to stop in order, and waits until it has ended. Its connections are closed.
@@ -387,7 +434,35 @@ impl fmt::Debug for Redis {
     }
 }
 
+/// Returns the directives for a port with TLS.
+fn directives(port: u16, files: &Files) -> [(String, String); 5] {
+    let text = |path: &Path| path.display().to_string();
+    // It must have one, also if it looks at no certificate of a client.
+    let clients = files.clients.as_ref().unwrap_or(&files.certificate);
+    let requires = match files.clients {
+        Some(_) => "yes",
+        None => "no",
+    };
+    [
+        ("tls-cert-file", text(&files.certificate)),
+        ("tls-key-file", text(&files.key)),
+        ("tls-ca-cert-file", text(clients)),
+        ("tls-auth-clients", requires.to_owned()),
+        ("tls-port", port.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+}
+
 impl Inner {
+    fn serve_tls(&self, port: u16, tls: &ServerTls) -> Result<(), ServerError> {
+        let files = Files::write(self.folder.path(), &format!("tls-{port}"), tls)?;
+        let directives = directives(port, &files);
+        let words = directives.iter();
+        let words = words.flat_map(|(name, value)| [name.as_str(), value]);
+        let words: Vec<_> = ["CONFIG", "SET"].into_iter().chain(words).collect();
+        self.execute(&words, PATIENCE).map(drop)
+    }
+
     fn start(
         settings: &RedisBuilder,
         is_node: bool,
@@ -402,6 +477,7 @@ impl Inner {
             program: wheels::program(settings.kind)?,
             port: 0,
             bus: None,
+            tls: None,
             clock: match settings.has_own_clock {
                 true => Some(Clock::create(folder.path())?),
                 false => None,
@@ -414,6 +490,18 @@ impl Inner {
             tried += 1;
             inner.port = port()?;
             inner.bus = is_node.then(&mut port).transpose()?;
+            if let Some(tls) = settings.tls.as_ref().filter(|_| is_node) {
+                let port = port()?;
+                inner.tls = Some(port);
+                let files = Files::write(inner.folder.path(), "tls", tls)?;
+                inner.settings.arguments = settings.arguments.clone();
+                let set = &mut inner.settings.arguments;
+                set.extend(directives(port, &files));
+                // Those of clients are not looked at.
+                set.retain(|(name, _)| name != "tls-auth-clients");
+                set.push(("tls-auth-clients".to_owned(), "no".to_owned()));
+                set.push(("tls-cluster".to_owned(), "yes".to_owned()));
+            }
             match inner.launch(|inner| inner.answers() && inner.follows()) {
                 Err(error) if is_port_taken(&error) && tried < PORTS => {}
                 started => return started.map(|()| inner),

@@ -1,0 +1,20 @@
+//! TLS to servers: why it fails, the certificates of a client, and a handshake that finds the
+//! reason where the client of a system does not say it.
+//!
+//! ```text
+//!  error of a client ── TlsFailure::of ──► TlsFailure ──► ErrorKind::Tls
+//!  a time-out, an error without a reason ── find_failure: a handshake of our own ──┘
+//! ```
+
+mod failure;
+pub use failure::{TlsFailure, TlsNames};
+
+#[cfg(feature = "tls")]
+mod certificates;
+#[cfg(feature = "tls")]
+pub use certificates::{Certificates, Identity, set_provider};
+
+#[cfg(feature = "tls")]
+mod find;
+#[cfg(feature = "tls")]
+pub use find::{find_failure, speaks_tls};
