@@ -6,6 +6,7 @@
 //! | `stats` | the counters of a dispatcher, and a snapshot of them |
 //! | `facade` | the same through the `metrics` facade |
 //! | `trace` | spans, and how keys look in them |
+//! | `message_line` | lines of the log about one message |
 //! | `hot_key` | what a query for hot keys returns |
 //! | `hot_keys` | the tables of candidates behind that query |
 //! | `stuck` | finds polls that block their thread |
@@ -16,6 +17,7 @@ pub(crate) use stats::Counters;
 pub use stats::Stats;
 
 pub(crate) mod facade;
+pub(crate) mod message_line;
 pub(crate) mod trace;
 
 mod hot_key;
@@ -24,7 +26,7 @@ pub use hot_key::{HotBy, HotKey};
 pub(crate) mod hot_keys;
 
 mod stuck;
-pub(crate) use stuck::{PollMark, StuckPolls};
+pub(crate) use stuck::{Lateness, PollMark, StuckPoll, StuckPolls};
 
 mod watchdog;
 pub(crate) use watchdog::Watchdog;
