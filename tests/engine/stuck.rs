@@ -1,11 +1,18 @@
 //! A handler that blocks its thread is reported; it cannot be stopped.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use keylane::Dispatcher;
+use keylane_testkit::Lines;
 use keylane_testkit::scenario::{MS, paused, settle_until, threads, within};
+use tokio::runtime::Builder;
 
 use crate::support::boxed;
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where a handler blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,14 +91,70 @@ fn reported_once(blocks: Blocks) {
     });
 }
 
+/// Nothing of the runtime runs, and what is outside it says so.
+#[test]
+fn handlers_that_block_every_thread_are_reported() {
+    let lines = Lines::new();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::ERROR)
+        .with_ansi(false)
+        .with_writer(lines.writer())
+        .finish();
+    // For the process: the thread that reports belongs to no runtime.
+    tracing::subscriber::set_global_default(subscriber).expect("no other test sets one");
+    for mut builder in [Builder::new_multi_thread(), Builder::new_current_thread()] {
+        let runtime = builder.worker_threads(2).enable_time().build().unwrap();
+        let threads = runtime.metrics().num_workers() as u64;
+        let let_go = Arc::new((Mutex::new(false), Condvar::new()));
+        let blocked = Arc::clone(&let_go);
+        let _inside = runtime.enter();
+        let orders = Dispatcher::builder(|n: &u64| *n)
+            .stuck_after(200 * MS)
+            .spawn(boxed(move |_, n| {
+                let blocked = Arc::clone(&blocked);
+                async move {
+                    let (has_gone, changed) = &*blocked;
+                    let mut has_gone = has_gone.lock().unwrap();
+                    while !*has_gone {
+                        // What must not be done.
+                        has_gone = changed.wait(has_gone).unwrap();
+                    }
+                    Ok(n)
+                }
+            }))
+            .unwrap();
+        for n in 0..threads {
+            orders.try_send(n).unwrap();
+        }
+        let before = lines.with("no other thread of the runtime is free").len() as u64;
+        let end = orders.drain();
+        thread::scope(|scope| {
+            let runs = scope.spawn(|| runtime.block_on(end.into_future()));
+            let until = Instant::now() + PATIENCE;
+            while orders.stats().stuck < threads {
+                assert!(Instant::now() < until, "nothing was reported");
+                thread::sleep(MS);
+            }
+            let now = lines.with("no other thread of the runtime is free").len() as u64;
+            // One of two may be reported while the other has not begun.
+            assert!(now > before, "{:?}", lines.all());
+            *let_go.0.lock().unwrap() = true;
+            let_go.1.notify_all();
+            assert_eq!(runs.join().unwrap().done, threads);
+        });
+        assert_eq!(orders.stats().stuck, threads, "each is reported once");
+    }
+}
+
 /// One that waits as it should may take as long as it likes.
 #[test]
 fn a_handler_that_waits_is_not_stuck() {
     paused().block_on(async {
         let orders = Dispatcher::builder(|n: &u64| *n)
-            .stuck_after(4 * MS)
+            // By the clock of the machine no poll takes that long.
+            .stuck_after(60_000 * MS)
             .spawn(boxed(|_, n| async move {
-                tokio::time::sleep(1_000 * MS).await;
+                tokio::time::sleep(1_000 * 60_000 * MS).await;
                 Ok(n)
             }))
             .unwrap();

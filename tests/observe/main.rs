@@ -10,5 +10,6 @@
 mod recorder;
 
 mod logs;
+mod origins;
 mod panicking;
 mod spans;

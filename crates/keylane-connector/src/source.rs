@@ -211,6 +211,10 @@ impl<S: System> Source for WorkerSource<S> {
         self.system.name()
     }
 
+    fn describe(&self, position: &Self::Position) -> String {
+        self.system.describe(&position.id)
+    }
+
     fn features(&self) -> Features {
         self.system.features().nack()
     }
@@ -485,6 +489,10 @@ macro_rules! worker_source {
 
                 fn name(&self) -> String {
                     self.0.name()
+                }
+
+                fn describe(&self, position: &WorkerPosition<$id>) -> String {
+                    self.0.describe(position)
                 }
 
                 fn features(&self) -> Features {

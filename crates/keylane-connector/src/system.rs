@@ -46,6 +46,13 @@ pub trait System: Send + Sync + 'static {
     /// Returns the name of the source for events and logs, without secrets.
     fn name(&self) -> String;
 
+    /// Returns where a message is, for the lines of the log about it: see
+    /// [`Source::describe`](keylane_source::Source::describe). The default is the `Debug` of its
+    /// name.
+    fn describe(&self, id: &Self::Id) -> String {
+        format!("{id:?}")
+    }
+
     /// Returns what the source can do. [`nack`](Features::nack) is always true. Do not declare
     /// [`lease`](Features::lease), which is about single messages.
     fn features(&self) -> Features;

@@ -1,10 +1,11 @@
-//! Wakes a task from outside its runtime.
+//! Wakes a task from outside its runtime, and looks at what the runtime does.
 //!
 //! A worker of Tokio's multi-threaded runtime waits for timers and sockets while it has nothing to
 //! do, and the other workers sleep. If one task becomes ready then, the worker runs it and wakes no
 //! other one to wait in its place. If that task blocks its thread, all timers and sockets of the
-//! runtime stop, however many workers sleep, until something is woken from outside. One thread does
-//! that here, for all runtimes of the process.
+//! runtime stop, however many workers sleep, until something is woken from outside. And if all
+//! workers are blocked, no task can say so. One thread does both here, for all runtimes of the
+//! process.
 
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,17 +13,37 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
+use crate::unwind::shielded;
+
 /// Wakes its owner at regular times, from outside the runtime.
 #[derive(Debug)]
-pub struct Nudge(Option<Arc<Notify>>);
+pub struct Nudge {
+    /// Its number at the thread; `None` if there is no thread.
+    number: Option<u64>,
+    notify: Option<Arc<Notify>>,
+}
+
+/// A function that the thread calls.
+type Look = Arc<dyn Fn() + Send + Sync>;
 
 impl Nudge {
-    /// Wakes with this period, until it is dropped. A runtime with one thread is left alone: if
-    /// that thread is blocked, nothing can run.
-    pub fn every(runtime: &Handle, period: Duration) -> Self {
+    /// Wakes with this period, until it is dropped, and calls `look` each time. A runtime with one
+    /// thread is not woken: if that thread is blocked, nothing can run.
+    ///
+    /// `look` runs on a thread outside all runtimes, which serves the whole process: it must not
+    /// block. It may still run for a moment after this was dropped.
+    pub fn every(
+        runtime: &Handle,
+        period: Duration,
+        look: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
         let has_others = runtime.runtime_flavor() != RuntimeFlavor::CurrentThread;
-        let thread = has_others.then(|| THREAD.as_ref()).flatten();
-        Self(thread.map(|thread| thread.add(period)))
+        let notify = has_others.then(|| Arc::new(Notify::new()));
+        let thread = THREAD.as_ref();
+        Self {
+            number: thread.map(|thread| thread.add(period, notify.clone(), Arc::new(look))),
+            notify,
+        }
     }
 
     /// Waits for the next time.
@@ -31,7 +52,7 @@ impl Nudge {
     ///
     /// A dropped future may take a time with it.
     pub async fn nudged(&self) {
-        match &self.0 {
+        match &self.notify {
             Some(notify) => notify.notified().await,
             None => std::future::pending().await,
         }
@@ -40,10 +61,13 @@ impl Nudge {
 
 impl Drop for Nudge {
     fn drop(&mut self) {
-        if let (Some(notify), Some(thread)) = (&self.0, THREAD.as_ref()) {
-            thread
-                .lock()
-                .retain(|nudged| !Arc::ptr_eq(&nudged.notify, notify));
+        if let (Some(number), Some(thread)) = (self.number, THREAD.as_ref()) {
+            let mut nudged = thread.lock();
+            let at = nudged.all.iter().position(|one| one.number == number);
+            let gone = at.map(|at| nudged.all.swap_remove(at));
+            // What its function owns may be dropped with it, which is not done under the lock.
+            drop(nudged);
+            drop(gone);
         }
     }
 }
@@ -64,28 +88,44 @@ static THREAD: LazyLock<Option<Arc<Thread>>> = LazyLock::new(|| {
 });
 
 struct Thread {
-    nudged: Mutex<Vec<Nudged>>,
+    nudged: Mutex<AllNudged>,
     added: Condvar,
     epoch: Instant,
 }
 
+#[derive(Default)]
+struct AllNudged {
+    all: Vec<Nudged>,
+    last_number: u64,
+}
+
 struct Nudged {
-    notify: Arc<Notify>,
+    number: u64,
+    notify: Option<Arc<Notify>>,
+    look: Look,
     period: Duration,
     next: Instant,
 }
 
+/// A longer period would not fit into an instant.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl Thread {
-    fn add(&self, period: Duration) -> Arc<Notify> {
-        let period = period.max(Duration::from_millis(1));
-        let notify = Arc::new(Notify::new());
-        self.lock().push(Nudged {
-            notify: Arc::clone(&notify),
+    fn add(&self, period: Duration, notify: Option<Arc<Notify>>, look: Look) -> u64 {
+        let period = period.clamp(Duration::from_millis(1), LONGEST);
+        let mut nudged = self.lock();
+        nudged.last_number += 1;
+        let number = nudged.last_number;
+        nudged.all.push(Nudged {
+            number,
+            notify,
+            look,
             period,
             next: self.next(period),
         });
+        drop(nudged);
         self.added.notify_one();
-        notify
+        number
     }
 
     /// The next multiple of the period: those with the same one are woken together.
@@ -98,13 +138,29 @@ impl Thread {
     /// Without anything to wake, it sleeps.
     fn run(&self) {
         let mut nudged = self.lock();
+        let mut looks = Vec::new();
         loop {
             let now = Instant::now();
-            for one in nudged.iter_mut().filter(|one| one.next <= now) {
-                one.notify.notify_one();
+            for one in nudged.all.iter_mut().filter(|one| one.next <= now) {
+                if let Some(notify) = &one.notify {
+                    notify.notify_one();
+                }
+                looks.push(Arc::clone(&one.look));
                 one.next = self.next(one.period);
             }
-            let first = nudged.iter().map(|one| one.next).min();
+            if !looks.is_empty() {
+                drop(nudged);
+                for look in looks.drain(..) {
+                    // It may run code of the user.
+                    shielded(|| {
+                        look();
+                        drop(look);
+                    });
+                }
+                nudged = self.lock();
+                continue;
+            }
+            let first = nudged.all.iter().map(|one| one.next).min();
             nudged = match first {
                 None => self
                     .added
@@ -119,7 +175,7 @@ impl Thread {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Nudged>> {
+    fn lock(&self) -> MutexGuard<'_, AllNudged> {
         self.nudged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -139,7 +195,7 @@ mod tests {
         for _ in 0..5 {
             let (let_go, blocked) = mpsc::channel::<()>();
             let (late, fired) = mpsc::channel();
-            let nudge = Nudge::every(runtime.handle(), Duration::from_millis(5));
+            let nudge = Nudge::every(runtime.handle(), Duration::from_millis(5), || {});
             runtime.spawn(async move {
                 let due = tokio::time::sleep(Duration::from_millis(20));
                 tokio::pin!(due);
@@ -163,12 +219,23 @@ mod tests {
         }
     }
 
+    /// No task of its runtime can run, and the thread looks all the same.
     #[tokio::test]
-    async fn a_runtime_with_one_thread_is_left_alone() {
-        assert!(
-            Nudge::every(&Handle::current(), Duration::from_millis(1))
-                .0
-                .is_none()
-        );
+    async fn a_runtime_with_one_thread_is_not_woken_and_is_looked_at() {
+        let (looked, seen) = mpsc::channel();
+        let look = move || {
+            let _ = looked.send(());
+        };
+        let nudge = Nudge::every(&Handle::current(), Duration::from_millis(1), look);
+        assert!(nudge.notify.is_none());
+        for _ in 0..3 {
+            let looked = seen.recv_timeout(Duration::from_secs(120));
+            looked.expect("the thread looks");
+        }
+        drop(nudge);
+        // Its function is dropped, and with it the sender.
+        let over = std::iter::repeat_with(|| seen.recv_timeout(Duration::from_secs(120)));
+        let over = over.take_while(Result::is_ok).count();
+        assert!(over < 1_000, "it still looks");
     }
 }

@@ -227,7 +227,7 @@ pub struct Nudge;
 #[cfg(keylane_shuttle)]
 impl Nudge {
     /// Wakes no task.
-    pub fn every(_: &Handle, _: std::time::Duration) -> Self {
+    pub fn every(_: &Handle, _: std::time::Duration, _: impl Fn() + Send + Sync + 'static) -> Self {
         Self
     }
 

@@ -83,8 +83,7 @@ use crate::BoxError;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a source of messages",
     label = "not a `keylane::source::Source`",
-    note = "the messages of the source must be those of the dispatcher: a source of raw bytes needs \
-            `.decode(|raw| ...)`"
+    note = "implement it, or use the source of a connector such as `keylane-kafka`"
 )]
 pub trait Source: Send + 'static {
     /// The message that the dispatcher handles.
@@ -96,6 +95,15 @@ pub trait Source: Send + 'static {
     /// Returns a name for events and logs, without secrets.
     fn name(&self) -> String {
         "source".to_owned()
+    }
+
+    /// Returns where a message is, as the lines of the log about it show it: the topic, the partition
+    /// and the offset, or the number of a row. Without secrets. Called when something has happened
+    /// to a message that the log shows, and not for others. Must not block.
+    ///
+    /// The default is the `Debug` of the position.
+    fn describe(&self, position: &Self::Position) -> String {
+        format!("{position:?}")
     }
 
     /// Returns what this source can do. Called once.
@@ -333,6 +341,19 @@ pub trait Source: Send + 'static {
         }
     }
 }
+
+/// A [`Source`] of these messages. Each source is one of its own messages, so nothing implements
+/// this: it is the bound of what consumes a source, and makes the compiler say what to do about a
+/// source of other messages.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a source of `{M}`",
+    label = "hands over other messages than the dispatcher handles",
+    note = "a source of raw bytes needs `.decode(|raw| ...)`, which makes a `{M}` of each message"
+)]
+pub trait SourceOf<M>: Source<Message = M> {}
+
+#[diagnostic::do_not_recommend]
+impl<M, S: Source<Message = M>> SourceOf<M> for S {}
 
 /// A source of raw messages, with a function that decodes them: see [`Source::decode`].
 ///

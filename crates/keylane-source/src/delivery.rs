@@ -11,6 +11,9 @@ use super::raw::RawMessage;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
+/// Most characters kept of an id.
+const LONGEST_ID: usize = 64;
+
 /// A message that a source hands over.
 #[non_exhaustive]
 #[derive(Clone, Debug)]
@@ -28,14 +31,19 @@ pub struct Delivery<M, P> {
     pub attempts: u32,
     /// The size in bytes, which counts against `held_bytes`.
     pub bytes: u32,
+    /// The producer's id of the message as text, for the lines of the log about it.
+    pub id: Option<Box<str>>,
 }
 
 impl<P> Delivery<RawMessage, P> {
-    /// Returns a delivery of a raw message with its [size](RawMessage::size), no earlier attempt
-    /// and the generation 0.
+    /// Returns a delivery of a raw message with its [size](RawMessage::size) and its
+    /// [id](RawMessage::id), no earlier attempt and the generation 0.
     pub fn raw(message: RawMessage, position: P) -> Self {
         let bytes = message.size();
-        Self::new(message, position).bytes(bytes)
+        let id = message.id.as_deref().map(shown);
+        let mut delivery = Self::new(message, position).bytes(bytes);
+        delivery.id = id;
+        delivery
     }
 }
 
@@ -48,6 +56,7 @@ impl<M, P> Delivery<M, P> {
             generation: Generation(0),
             attempts: 0,
             bytes: 0,
+            id: None,
         }
     }
 
@@ -55,6 +64,14 @@ impl<M, P> Delivery<M, P> {
     #[must_use]
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// Sets the producer's id of the message, which the log shows: the first 64 characters of it,
+    /// with a replacement for what is not UTF-8.
+    #[must_use]
+    pub fn id(mut self, id: &[u8]) -> Self {
+        self.id = Some(shown(id));
         self
     }
 
@@ -71,6 +88,11 @@ impl<M, P> Delivery<M, P> {
         self.attempts = attempts;
         self
     }
+}
+
+/// An id as the log shows it.
+fn shown(id: &[u8]) -> Box<str> {
+    keylane_rt::cut(String::from_utf8_lossy(id).into_owned(), LONGEST_ID).into()
 }
 
 /// News of one part of a source: see [`Deliveries::part_failed`].

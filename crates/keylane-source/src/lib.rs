@@ -69,7 +69,7 @@
 //! duplicate and does not run.
 
 mod contract;
-pub use contract::{Decoded, Received, Source, StartGuard, StartLater};
+pub use contract::{Decoded, Received, Source, SourceOf, StartGuard, StartLater};
 
 mod noted;
 pub use noted::NotedAttempts;

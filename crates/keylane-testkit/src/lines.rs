@@ -42,6 +42,23 @@ impl Lines {
         let lines = written.lines().filter(|line| line.contains(text));
         lines.map(str::to_owned).collect()
     }
+
+    /// Asserts that the lines about messages that failed and were given up have these fields, as
+    /// after [`give_up`](crate::scenario::give_up).
+    ///
+    /// # Panics
+    ///
+    /// Panics if one of them has not, or if there are none.
+    #[track_caller]
+    pub fn assert_named(&self, fields: &str) {
+        for what in ["an attempt failed", "gave up on the message"] {
+            let about = self.with(what);
+            assert!(!about.is_empty(), "no line `{what}`: {:#?}", self.all());
+            for line in about {
+                assert!(line.contains(fields), "without `{fields}`: {line}");
+            }
+        }
+    }
 }
 
 impl io::Write for Lines {

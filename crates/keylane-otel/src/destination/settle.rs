@@ -59,6 +59,10 @@ impl<S: Source> Source for TracedSource<S> {
         self.source.name()
     }
 
+    fn describe(&self, position: &S::Position) -> String {
+        self.source.describe(position)
+    }
+
     fn features(&self) -> Features {
         self.source.features()
     }

@@ -14,7 +14,7 @@ use super::letter::RawLetter;
 use super::position::DecodedPosition;
 use super::table::{Blocked, Table};
 use crate::BoxError;
-use crate::{Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Settlement};
+use crate::{Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Settlement, Source};
 
 /// A message as the inner source has handed it over.
 type Raw<P> = Delivery<RawMessage, P>;
@@ -105,6 +105,8 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
             tracing::error!(
                 target: "keylane",
                 source = %self.name,
+                position = letter.place.as_deref().map(tracing::field::display),
+                id = letter.id.as_deref().map(tracing::field::display),
                 error = %why,
                 refusals,
                 "the dead letter of a message that cannot be decoded was not accepted, will \
@@ -201,6 +203,7 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
 
 impl<S, P, M, F> Decoder<S, P, M, F>
 where
+    S: Source<Position = P>,
     P: Clone + PartialEq,
     F: Fn(&RawMessage) -> Result<M, BoxError>,
 {
@@ -252,6 +255,7 @@ where
             generation,
             attempts,
             bytes,
+            id,
         } = raw;
         match self.decoded(&raw) {
             Ok(message) => {
@@ -264,15 +268,20 @@ where
                     generation,
                 };
                 let delivery = Delivery::new(message, position);
-                let delivery = delivery.generation(generation).attempts(attempts);
+                let mut delivery = delivery.generation(generation).attempts(attempts);
+                delivery.id = id;
                 into.push(delivery.bytes(bytes as usize));
             }
             Err(error) => {
+                let place = self.inner.look(|source| source.describe(&position));
                 let letter = RawLetter::new(raw, error, self.name.clone());
                 let letter = Undecodable::new(position, generation, attempts, letter);
+                let letter = letter.named(place, id);
                 tracing::warn!(
                     target: "keylane",
                     source = %self.name,
+                    position = letter.place.as_deref().map(tracing::field::display),
+                    id = letter.id.as_deref().map(tracing::field::display),
                     error = %letter.why,
                     "a message cannot be decoded: it becomes a dead letter"
                 );

@@ -35,6 +35,10 @@ pub(super) struct Undecodable<P> {
     pub(super) generation: Generation,
     pub(super) attempts: u32,
     pub(super) why: String,
+    /// Where it is, for the log.
+    pub(super) place: Option<String>,
+    /// The producer's id, for the log.
+    pub(super) id: Option<Box<str>>,
     letter: Arc<RawLetter>,
     refusals: u32,
     /// Its delivery, which ends with it.
@@ -62,10 +66,19 @@ impl<P: Clone> Undecodable<P> {
             generation,
             attempts,
             why: text_of(&letter.error),
+            place: None,
+            id: None,
             letter: Arc::new(letter),
             refusals: 0,
             delivery: None,
         }
+    }
+
+    /// Says where it is, and the producer's id.
+    pub(super) fn named(mut self, place: Option<String>, id: Option<Box<str>>) -> Self {
+        self.place = place.map(|place| cut(place, LONGEST_WHY));
+        self.id = id;
+        self
     }
 
     /// The letter as a source keeps it.

@@ -155,6 +155,12 @@ where
         self.decoder.name.clone()
     }
 
+    fn describe(&self, position: &Self::Position) -> String {
+        let (inner, position) = (&self.decoder.inner, &position.inner);
+        let described = inner.look(|source| source.describe(position));
+        described.unwrap_or_else(|| format!("{position:?}"))
+    }
+
     fn features(&self) -> Features {
         self.decoder.features
     }

@@ -136,6 +136,7 @@ impl<S: Source<Message = RawMessage>> Witnessed<S> {
             generation,
             attempts,
             bytes,
+            id: text,
             ..
         } = delivery;
         let mut book = self.witness.lock();
@@ -155,7 +156,8 @@ impl<S: Source<Message = RawMessage>> Witnessed<S> {
             id,
             generation,
         };
-        let delivery = Delivery::new(message, watched).generation(generation);
+        let mut delivery = Delivery::new(message, watched).generation(generation);
+        delivery.id = text;
         delivery.attempts(attempts).bytes(bytes as usize)
     }
 
@@ -182,6 +184,10 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
 
     fn name(&self) -> String {
         self.inner.name()
+    }
+
+    fn describe(&self, position: &Self::Position) -> String {
+        self.inner.describe(&position.position)
     }
 
     fn features(&self) -> Features {

@@ -5,9 +5,7 @@ use std::task::{Context, Poll};
 use keylane_rt::Arc;
 use keylane_source::Outcome;
 
-use crate::engine::{
-    Engine, GuardedStarts, LetterRequest, Registration, Revoked, SlotGuard, SourceSlot,
-};
+use crate::engine::{Engine, GuardedStarts, News, Registration, Revoked, SlotGuard, SourceSlot};
 use crate::error::ConsumeError;
 use crate::types::{Spec, Types};
 use crate::watching::SourceEvent;
@@ -21,6 +19,11 @@ pub(super) struct EnginePort<T: Types> {
 }
 
 impl<T: Types> EnginePort<T> {
+    /// A panic outside the handlers ends the dispatcher.
+    pub(super) fn abort(&self) {
+        self.engine.shutdown.abort_after_panic();
+    }
+
     /// Whether a panic outside the handlers has ended the dispatcher.
     pub(super) fn has_panicked(&self) -> bool {
         self.engine.shutdown.has_panicked()
@@ -97,16 +100,15 @@ impl<T: Spec> EnginePort<T> {
         self.engine.sources.clear_slot(self.at(slot), outcome)
     }
 
-    /// Takes what has settled, if that is at least so much, and letters.
+    /// Takes what has settled, if that is at least so much, letters, and lines of the log.
     pub(super) fn poll_news(
         &self,
         least: usize,
-        settled: &mut Vec<(u32, Outcome)>,
-        letters: &mut Vec<LetterRequest>,
+        news: &mut News,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let sources = &self.engine.sources;
-        sources.poll_news(self.source(), least, settled, letters, cx)
+        sources.poll_news(self.source(), least, news, cx)
     }
 
     /// Waits for the end of the dispatcher.

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::hash::Hash;
 
 use keylane_rt::Arc;
-use keylane_source::Source;
+use keylane_source::SourceOf;
 
 use super::control::Control;
 use super::driver::Driver;
@@ -38,8 +38,8 @@ where
     ///
     /// # Examples
     ///
-    /// See [`Source`].
-    pub fn consume<S: Source<Message = M>>(&self, source: S) -> Result<Intake, ConsumeError> {
+    /// See [`Source`](crate::source::Source).
+    pub fn consume<S: SourceOf<M>>(&self, source: S) -> Result<Intake, ConsumeError> {
         self.consume_with(source, IntakeSettings::new())
     }
 
@@ -48,7 +48,7 @@ where
     /// # Errors
     ///
     /// As [`consume`](Self::consume).
-    pub fn consume_with<S: Source<Message = M>>(
+    pub fn consume_with<S: SourceOf<M>>(
         &self,
         source: S,
         settings: IntakeSettings,

@@ -6,25 +6,39 @@
 //! inactive dispatcher has no task, no timer and no wake-up, and its published figures are final.
 //!
 //! A handler that blocks its thread can stop all timers of the runtime, also the one of the
-//! watchdog: see [`Nudge`].
+//! watchdog: see [`Nudge`]. If handlers block all threads, the task does not run at all. Then the
+//! thread that would wake it looks in its place.
 //!
 //! The ticks are multiples of a quarter, whatever spawned the task. So a handler that runs alone
 //! and for less than a tick is sampled in proportion to its duration.
 
 use std::pin::pin;
+// Not through the seam `rt`: the model checker has no time, and so no watchdog.
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use keylane_rt::clock::{self, Instant};
 use keylane_rt::{self as rt, Arc, Nudge};
 
 use super::{Engine, Stage};
-use crate::observe::StuckPolls;
+use crate::observe::{Lateness, StuckPoll, StuckPolls};
 use crate::types::Spec;
 
+/// What the task and the thread outside the runtime have seen.
+#[derive(Default)]
+struct Seen {
+    polls: StuckPolls,
+    lateness: Lateness,
+}
+
+fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs until the dispatcher is inactive, or has ended.
-async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
+async fn watchdog<T: Spec>(engine: Arc<Engine<T>>, seen: Arc<Mutex<Seen>>, nudge: Nudge) {
     let limit = engine.settings.stuck_after;
-    let tick = (limit / 4).max(Duration::from_millis(1));
+    let tick = engine.watchdog_tick();
     let now = clock::now();
     let since_tick = engine.since_tick(now, tick);
     let last = engine
@@ -32,8 +46,6 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
         .stamp(now)
         .saturating_sub(since_tick.as_nanos() as u64);
     engine.probe.hot_keys.resume_sampling(last);
-    let mut polls = StuckPolls::default();
-    let nudge = Nudge::every(&engine.probe.runtime, tick);
     let mut next = pin!(tokio::time::sleep(tick.saturating_sub(since_tick)));
     loop {
         tokio::select! {
@@ -45,17 +57,13 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>) {
         }
         next.set(tokio::time::sleep(tick));
         let quiet = engine.probe.watchdog.tick();
-        for stuck in polls.look(engine.id(), clock::now(), limit) {
-            engine.probe.counters.stuck.add(1);
-            engine
-                .probe
-                .notify_stuck(|| engine.table.lanes.key_of(stuck.hash), stuck.lasted);
-            tracing::warn!(
-                target: "keylane",
-                key = %engine.table.shown_by_hash(stuck.hash),
-                elapsed = ?stuck.lasted,
-                "a handler blocks its thread; move blocking work to `spawn_blocking`"
-            );
+        let stuck = {
+            let mut seen = lock(&seen);
+            seen.lateness.ticked();
+            seen.polls.look(engine.id(), clock::now(), limit)
+        };
+        for stuck in stuck {
+            engine.report_stuck(stuck, false);
         }
         engine.probe.progress.set_blocked(polls.blocked());
         engine.full_for(clock::now());
@@ -89,7 +97,54 @@ impl<T: Spec> Engine<T> {
     #[cold]
     fn start_watchdog(self: &Arc<Self>) {
         if self.shutdown.stage() < Stage::Ended && self.probe.watchdog.wake() {
-            rt::spawn_watchdog(&self.probe.runtime, watchdog(Arc::clone(self)));
+            let (seen, engine) = (Arc::default(), Arc::clone(self));
+            let seen_outside = Arc::clone(&seen);
+            let look = move || engine.look_from_outside(&seen_outside);
+            // Not by the task: it may never run.
+            let nudge = Nudge::every(&self.probe.runtime, self.watchdog_tick(), look);
+            let watchdog = watchdog(Arc::clone(self), seen, nudge);
+            rt::spawn_watchdog(&self.probe.runtime, watchdog);
+        }
+    }
+
+    fn watchdog_tick(&self) -> Duration {
+        (self.settings.stuck_after / 4).max(Duration::from_millis(1))
+    }
+
+    /// Looks for handlers that block all threads of the runtime, so that the task does not tick.
+    /// Runs on a thread outside the runtime.
+    fn look_from_outside(&self, seen: &Mutex<Seen>) {
+        let stuck = {
+            let mut seen = lock(seen);
+            if !seen.lateness.is_late() {
+                return;
+            }
+            let limit = self.settings.stuck_after;
+            seen.polls.look(self.id(), clock::now(), limit)
+        };
+        for stuck in stuck {
+            self.report_stuck(stuck, true);
+        }
+    }
+
+    /// `is_alone`: the runtime has run nothing else meanwhile.
+    fn report_stuck(&self, StuckPoll { hash, lasted }: StuckPoll, is_alone: bool) {
+        self.probe.counters.stuck.add(1);
+        let key = || self.table.lanes.key_of(hash);
+        self.probe.notify_stuck(key, lasted);
+        let key = self.table.shown_by_hash(hash);
+        match is_alone {
+            false => tracing::warn!(
+                target: "keylane",
+                %key, elapsed = ?lasted,
+                "a handler blocks its thread; move blocking work to `spawn_blocking`"
+            ),
+            true => tracing::error!(
+                target: "keylane",
+                %key, elapsed = ?lasted,
+                "a handler blocks its thread, and no other thread of the runtime is free, so \
+                 nothing else runs; move blocking work to `spawn_blocking`"
+            ),
         }
     }
 

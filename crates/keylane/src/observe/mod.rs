@@ -7,6 +7,7 @@
 //! | `names` | the metrics of this crate |
 //! | `facade` | the counters, published through the `metrics` facade |
 //! | `trace` | spans, and how keys look in them |
+//! | `message_line` | lines of the log about one message |
 //! | `hot_key` | what a query for hot keys returns |
 //! | `hot_keys` | the tables of candidates behind that query |
 //! | `stuck` | finds polls that block their thread |
@@ -19,6 +20,7 @@ pub use stats::Stats;
 
 pub(crate) mod facade;
 pub(crate) mod names;
+pub(crate) mod message_line;
 pub(crate) mod trace;
 
 mod hot_key;
@@ -27,7 +29,7 @@ pub use hot_key::{HotBy, HotKey};
 pub(crate) mod hot_keys;
 
 mod stuck;
-pub(crate) use stuck::{PollMark, StuckPolls};
+pub(crate) use stuck::{Lateness, PollMark, StuckPoll, StuckPolls};
 
 mod progress;
 pub(crate) use progress::Progress;

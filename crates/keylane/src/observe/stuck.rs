@@ -164,9 +164,44 @@ impl SeenPoll {
     }
 }
 
+/// Whether a task that should tick regularly has ceased to. A pure count: asked once in each period
+/// of the task.
+#[derive(Debug, Default)]
+pub(crate) struct Lateness {
+    /// How often it was asked since the last tick.
+    asked: u32,
+}
+
+impl Lateness {
+    /// Questions without a tick after which the task is late. The first may come just before a
+    /// tick, and the second just after the next one was due.
+    const LATE: u32 = 3;
+
+    /// The task has ticked.
+    pub(crate) fn ticked(&mut self) {
+        self.asked = 0;
+    }
+
+    pub(crate) fn is_late(&mut self) -> bool {
+        self.asked = self.asked.saturating_add(1);
+        self.asked >= Self::LATE
+    }
+}
+
 #[cfg(all(test, not(keylane_shuttle)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_task_that_ticks_is_not_late() {
+        let mut task = Lateness::default();
+        for _ in 0..5 {
+            assert!(!task.is_late() && !task.is_late());
+            task.ticked();
+        }
+        let is_late: Vec<bool> = (0..4).map(|_| task.is_late()).collect();
+        assert_eq!(is_late, [false, false, true, true]);
+    }
 
     const LIMIT: Duration = Duration::from_secs(1);
 

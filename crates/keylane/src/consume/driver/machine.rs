@@ -166,10 +166,13 @@ where
             generation,
             attempts,
             bytes,
+            id,
             ..
         } = delivery;
         let guarded = self.guard.as_ref().map(|_| position.clone());
-        let slot = self.core.received(position, generation, bytes, attempts)?;
+        let slot = self
+            .core
+            .received(position, generation, id, bytes, attempts)?;
         if let (Some(guard), Some(position)) = (&self.guard, guarded) {
             guard.set(slot, position);
         }
@@ -205,6 +208,11 @@ where
         for slot in self.inlet.aside.take_deferred() {
             self.core.ledger.set_bytes(slot, 0);
         }
+    }
+
+    /// The name of the source.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// What the driver waits for.

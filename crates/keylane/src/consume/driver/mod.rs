@@ -34,6 +34,8 @@ mod receiving;
 
 mod letters;
 
+mod lines;
+
 mod wait;
 
 mod run;

@@ -76,7 +76,7 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
         });
         self.source_first = !self.source_first;
         let source_first = self.source_first;
-        let (settled, letters) = (&mut self.settled, &mut self.letters);
+        let news = &mut self.news;
         let (machine, commands) = (&mut self.machine, &mut self.commands);
         let (inlet, port, is_behind) = (&mut machine.inlet, &machine.port, machine.is_behind);
         let deliveries = &mut machine.deliveries;
@@ -93,7 +93,7 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
                     return received;
                 }
             }
-            let mut poll_news = |least, cx: &mut _| port.poll_news(least, settled, letters, cx);
+            let mut poll_news = |least, cx: &mut _| port.poll_news(least, news, cx);
             if poll_news(turn.least, cx).is_ready() {
                 return Poll::Ready(Wakeup::News);
             }
@@ -125,13 +125,11 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
 
     /// Reads what has settled, and letters.
     async fn read_news(&mut self, now: Instant) {
-        let mut settled = std::mem::take(&mut self.settled);
-        self.machine.settle(&mut settled, now);
+        // First: a message that has settled has no position any more.
+        self.write_lines();
+        self.machine.settle(&mut self.news.settled, now);
         self.carry_out().await;
-        if self.settled.capacity() == 0 {
-            self.settled = settled;
-        }
-        for letter in std::mem::take(&mut self.letters) {
+        for letter in std::mem::take(&mut self.news.letters) {
             self.keep_letter(letter).await;
         }
     }

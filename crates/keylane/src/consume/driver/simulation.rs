@@ -340,7 +340,7 @@ impl World {
         let (first, mut refused) = (self.unread[0], 0);
         for position in std::mem::take(&mut self.unread) {
             let generation = Generation(self.source.positions[position as usize]);
-            let slot = self.core.received(position, generation, 1, 0);
+            let slot = self.core.received(position, generation, None, 1, 0);
             let slot = slot.expect("there are few");
             let is_placed = !self.core.phase().stops() && !self.choices.once_in(16);
             let place = if is_placed {

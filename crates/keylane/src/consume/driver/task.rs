@@ -2,7 +2,7 @@
 
 use keylane_rt::clock::{self, Alarm};
 use keylane_rt::{Arc, mpsc};
-use keylane_source::{Features, Outcome, Source};
+use keylane_source::{Features, Source};
 
 use super::super::control::{Command, Control};
 use super::super::settings::IntakeSettings;
@@ -10,7 +10,7 @@ use super::call::call;
 use super::core::{Call, Trouble};
 use super::machine::Machine;
 use crate::dispatcher::Dispatcher;
-use crate::engine::LetterRequest;
+use crate::engine::News;
 use crate::error::ConsumeError;
 use crate::types::{Error, Key, Message, Output};
 
@@ -18,8 +18,7 @@ pub(in super::super) struct Driver<K, M, O, E, S: Source<Message = M>> {
     pub(super) source: S,
     pub(super) machine: Machine<K, M, O, E, S::Position>,
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
-    pub(super) settled: Vec<(u32, Outcome)>,
-    pub(super) letters: Vec<LetterRequest>,
+    pub(super) news: News,
     /// Whether the source is asked first in the next turn, so that neither side waits for ever.
     pub(super) source_first: bool,
     pub(super) alarm: Option<Alarm>,
@@ -37,8 +36,7 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
             machine: Machine::new(dispatcher, &source, features, settings, control)?,
             source,
             commands,
-            settled: Vec::new(),
-            letters: Vec::new(),
+            news: News::default(),
             source_first: false,
             alarm: None,
         })

@@ -11,10 +11,15 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// A handler must not block its thread: it keeps one of the runtime's workers from every other
     /// key, also inside `block_in_place` unless [`blocking_handlers`](Self::blocking_handlers) is
     /// set, and what it has just sent or decided may wait for it. Use `spawn_blocking` and await
-    /// that. On a current-thread runtime such a handler stops the report as well. On another
-    /// runtime it can stop all timers and sockets, though other workers sleep: Tokio wakes none of
-    /// them to wait in the place of the blocked one. So while the dispatcher is active, a thread
-    /// wakes one four times in each `limit`, and the runtime goes on.
+    /// that.
+    ///
+    /// It can stop all timers and sockets of a runtime, though other workers sleep: Tokio wakes none
+    /// of them to wait in the place of the blocked one. So while the dispatcher is active, a thread
+    /// outside the runtime wakes one four times in each `limit`, and the runtime goes on. If
+    /// handlers block all workers, or the only thread of a current-thread runtime, that thread
+    /// reports them, within twice the `limit`: as an error in the log, because nothing else runs.
+    ///
+    /// Default: one second.
     pub fn stuck_after(mut self, limit: Duration) -> Self {
         self.config.settings.stuck_after = limit;
         self

@@ -3,12 +3,14 @@
 use keylane_lanes::{Effects, Hold};
 use keylane_rt::clock;
 use keylane_rt::unwind::cloned;
+use tracing::Level;
 
 use super::Decisions;
 use crate::engine::lane::Lane;
 use crate::engine::leases::Asked;
 use crate::engine::message::{Envelope, Held, Job, Queued, Work};
 use crate::engine::settlement::Tally;
+use crate::observe::message_line::What;
 use crate::types::Spec;
 
 /// A job that may have started before, and waits for a lease.
@@ -63,13 +65,10 @@ impl<T: Spec> Decisions<T> {
         hash: u64,
         (message, envelope, attempt): (T::Message, Envelope<T>, u32),
     ) -> Option<Queued<T>> {
-        tracing::warn!(
-            target: "keylane",
-            key = %self.probe.shown(Some(&key), hash),
-            attempt,
-            "the lease of the key was lost: the attempt is dropped, and starts again under a new \
-             lease"
-        );
+        let shown = self.probe.shown(Some(&key), hash);
+        let source = envelope.obligation.source();
+        let lost = || What::LeaseLost { attempt };
+        self.sources.log(Level::WARN, shown, source, lost);
         let held = Held {
             message,
             envelope,

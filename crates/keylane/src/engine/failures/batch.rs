@@ -7,6 +7,7 @@ use crate::engine::message::{
 use crate::engine::settlement::{Outcome, Tally};
 use crate::error::Failure;
 use crate::handler::Context;
+use crate::observe::message_line::Fate;
 use crate::types::{Spec, Types};
 
 /// A message of a batch that has failed.
@@ -152,6 +153,11 @@ impl<T: Spec> Failures<T> {
             failure,
         } in failed
         {
+            let source = envelope.obligation.source();
+            let attempt = u32::from(envelope.obligation.charge().earlier).saturating_add(1);
+            if let Some(failure) = &failure {
+                self.log_failed(key, hash, source, attempt, failure);
+            }
             let failure = failure.unwrap_or_else(|| Failure::WithBatch(why.to_owned()));
             match (kept, key) {
                 (Some(message), Some(_)) => {
@@ -162,6 +168,7 @@ impl<T: Spec> Failures<T> {
                 }
                 (_, _) => {
                     self.probe.counters.failures.add(1);
+                    self.log_given_up(key, hash, source, attempt, Fate::Discard);
                     self.settlement
                         .settle(tally, envelope, Outcome::Discarded(failure));
                 }

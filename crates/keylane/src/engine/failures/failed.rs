@@ -5,28 +5,23 @@ use std::time::Duration;
 use keylane_lanes::Hold;
 use keylane_rt::cut;
 use keylane_rt::unwind::{caught, cloned};
+use tracing::Level;
 
 use super::Failures;
 use super::verdict::{Policy, Verdict};
 use crate::engine::end::HandedBack;
 use crate::engine::message::{Envelope, Held, Job, LONGEST_WHY, Queued, Unsettled, Work, why};
 use crate::engine::settlement::{Outcome, Tally};
+use crate::engine::sources::SourceSlot;
 use crate::error::Failure;
 use crate::handler::Context;
+use crate::observe::message_line::{Fate, What};
 use crate::random;
 use crate::types::Spec;
 
 /// The first backoff after the dead-letter sink refused. It doubles up to `LONGEST_SINK_WAIT`.
 const SINK_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_SINK_WAIT: Duration = Duration::from_secs(30);
-
-/// What becomes of a message that was given up.
-const DEAD_LETTERED: &str = "it becomes a dead letter";
-const HALTED: &str = "its lane halts";
-const DISCARDED: &str = "it is discarded";
-
-/// From this refusal of a letter on, a person must look: the sink is not merely slow.
-const IN_A_ROW: u32 = 3;
 
 impl<T: Spec> Failures<T> {
     /// Handles a failed attempt. Returns what the runner runs next: the dead letter, or the next
@@ -62,17 +57,25 @@ impl<T: Spec> Failures<T> {
                 (key, kept)
             }
         };
-        self.count_failure(key.as_ref(), hash, attempt, &failure);
+        let source = envelope.obligation.source();
+        self.count_failure(key.as_ref(), hash, source, attempt, &failure);
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
-            self.warn_given_up(key.as_ref(), hash, attempt, DISCARDED);
+            self.log_given_up(key.as_ref(), hash, source, attempt, Fate::Discard);
             self.probe.notify_discarded(key.as_ref(), attempt, &failure);
             self.settlement
                 .settle(tally, envelope, Outcome::Discarded(failure));
             return self.decisions.advance(key, hash);
         };
-        let is_of_source = envelope.obligation.source().is_some();
-        match self.verdict(key.is_some(), is_of_source, attempt, &failure) {
+        let (verdict, panic) = self.verdict(key.is_some(), source.is_some(), attempt, &failure);
+        if let Some(panic) = panic {
+            let key = self.probe.shown(key.as_ref(), hash);
+            let panicked = || What::RetryPanicked { panic };
+            self.decisions
+                .sources
+                .log(Level::ERROR, key, source, panicked);
+        }
+        match verdict {
             Verdict::Retry(wait) => {
                 let why = why(&failure);
                 self.probe.drop_quietly(failure);
@@ -86,7 +89,7 @@ impl<T: Spec> Failures<T> {
                 self.decisions.back_off(tally, key, hash, held, wait)
             }
             Verdict::DeadLetter => {
-                self.warn_given_up(key.as_ref(), hash, attempt, DEAD_LETTERED);
+                self.log_given_up(key.as_ref(), hash, source, attempt, Fate::DeadLetter);
                 let work = Work::letter(attempt, failure, None);
                 let letter = Job {
                     key,
@@ -98,7 +101,7 @@ impl<T: Spec> Failures<T> {
                 Some(letter.into())
             }
             Verdict::Halt => {
-                self.warn_given_up(key.as_ref(), hash, attempt, HALTED);
+                self.log_given_up(key.as_ref(), hash, source, attempt, Fate::Halt);
                 let why = why(&failure);
                 let work = Work::letter(attempt, failure, None);
                 let held = Held {
@@ -110,7 +113,7 @@ impl<T: Spec> Failures<T> {
                 self.halt(tally, key, hash, held)
             }
             Verdict::Discard => {
-                self.warn_given_up(key.as_ref(), hash, attempt, DISCARDED);
+                self.log_given_up(key.as_ref(), hash, source, attempt, Fate::Discard);
                 self.probe.notify_discarded(key.as_ref(), attempt, &failure);
                 self.probe.drop_quietly(message);
                 self.settlement
@@ -144,18 +147,20 @@ impl<T: Spec> Failures<T> {
 
     /// Whether a message whose last attempt ended with its process is tried again.
     pub(crate) fn may_start_again(&self, is_keyed: bool, attempts: u32) -> bool {
-        let verdict = self.verdict(is_keyed, true, attempts, &Failure::Crashed);
+        // After a panic, the same question comes again, and is logged then.
+        let (verdict, _) = self.verdict(is_keyed, true, attempts, &Failure::Crashed);
         matches!(verdict, Verdict::Retry(_))
     }
 
-    /// Computes the verdict. If a policy of the user panics, the attempts end.
+    /// Computes the verdict. If a policy of the user panics, the attempts end, and the text of the
+    /// panic is returned too.
     fn verdict(
         &self,
         is_keyed: bool,
         is_of_source: bool,
         attempt: u32,
         failure: &Failure<T::Error>,
-    ) -> Verdict {
+    ) -> (Verdict, Option<String>) {
         let policy = Policy {
             retry: self.settings.retry.as_ref(),
             on_exhausted: &self.settings.on_exhausted,
@@ -163,24 +168,28 @@ impl<T: Spec> Failures<T> {
             is_of_source,
         };
         // `retry_if` and custom delays are user code.
-        caught(|| policy.verdict(attempt, failure, dice())).unwrap_or_else(|text| {
-            self.probe.counters.panics.add(1);
-            tracing::error!(
-                target: "keylane",
-                panic = %text,
-                "the retry policy panicked: the message is not retried"
-            );
-            policy.given_up()
-        })
+        match caught(|| policy.verdict(attempt, failure, dice())) {
+            Ok(verdict) => (verdict, None),
+            Err(panic) => {
+                self.probe.counters.panics.add(1);
+                (policy.given_up(), Some(panic))
+            }
+        }
     }
 
-    fn warn_given_up(&self, key: Option<&T::Key>, hash: u64, attempts: u32, fate: &str) {
-        tracing::warn!(
-            target: "keylane",
-            key = %self.probe.shown(key, hash),
-            attempts,
-            "gave up on the message: {fate}"
-        );
+    pub(super) fn log_given_up(
+        &self,
+        key: Option<&T::Key>,
+        hash: u64,
+        source: Option<SourceSlot>,
+        attempts: u32,
+        fate: Fate,
+    ) {
+        let key = self.probe.shown(key, hash);
+        let given_up = || What::GivenUp { attempts, fate };
+        self.decisions
+            .sources
+            .log(Level::WARN, key, source, given_up);
     }
 
     /// Handles a letter that the sink refused: it is delivered again later, and the lane waits.
@@ -213,16 +222,14 @@ impl<T: Spec> Failures<T> {
                 .saturating_mul(1_u32.checked_shl(given_up.refusals).unwrap_or(u32::MAX))
                 .min(LONGEST_SINK_WAIT);
             given_up.refusals = given_up.refusals.saturating_add(1);
-            let shown = self.probe.shown(key.as_ref(), hash);
-            let refusals = given_up.refusals;
-            const WHAT: &str =
-                "the dead-letter sink did not accept the message, will retry; its key waits";
-            match refusals < IN_A_ROW {
-                true => tracing::warn!(target: "keylane", key = %shown, refusals, %error, "{WHAT}"),
-                false => {
-                    tracing::error!(target: "keylane", key = %shown, refusals, %error, "{WHAT}")
-                }
-            }
+            let refused = What::LetterRefused {
+                refusals: given_up.refusals,
+                error: error.as_str().into(),
+            };
+            let source = envelope.obligation.source();
+            let key = self.probe.shown(key.as_ref(), hash);
+            let level = refused.level();
+            self.decisions.sources.log(level, key, source, || refused);
         }
         let held = Held {
             message,
@@ -241,21 +248,20 @@ impl<T: Spec> Failures<T> {
         hash: u64,
         held: Held<T>,
     ) -> Option<Queued<T>> {
+        let error = || held.why.clone();
+        let source = held.envelope.obligation.source();
+        let shown = self.probe.shown(key.as_ref(), hash);
+        let is_keyed = key.is_some();
+        self.decisions
+            .sources
+            .log(Level::ERROR, shown, source, || match is_keyed {
+                true => What::Halted { error: error() },
+                false => What::HeldWithoutKey { error: error() },
+            });
         let Some(key) = key else {
-            tracing::error!(
-                target: "keylane",
-                error = %held.why,
-                "a message without a key is held: it goes back to its source when the intake ends"
-            );
             self.decisions.hold_laneless(tally, held, None);
             return None;
         };
-        tracing::error!(
-            target: "keylane",
-            key = %self.probe.shown(Some(&key), hash),
-            error = %held.why,
-            "a lane is halted: resume, skip or replace its head"
-        );
         self.settlement.flush(tally);
         let halting = self.probe.halting(&held);
         let told = cloned(&key);
@@ -271,6 +277,7 @@ impl<T: Spec> Failures<T> {
         &self,
         key: Option<&T::Key>,
         hash: u64,
+        source: Option<SourceSlot>,
         attempt: u32,
         failure: &Failure<T::Error>,
     ) {
@@ -280,11 +287,23 @@ impl<T: Spec> Failures<T> {
             Failure::TimedOut(_) => self.probe.counters.timeouts.add(1),
             _ => {}
         }
-        if tracing::enabled!(target: "keylane", tracing::Level::WARN) {
-            let key = self.probe.shown(key, hash);
-            let failure = why(failure);
-            tracing::warn!(target: "keylane", %key, attempt, error = %failure, "an attempt failed");
-        }
+        self.log_failed(key, hash, source, attempt, failure);
+    }
+
+    pub(super) fn log_failed(
+        &self,
+        key: Option<&T::Key>,
+        hash: u64,
+        source: Option<SourceSlot>,
+        attempt: u32,
+        failure: &Failure<T::Error>,
+    ) {
+        let key = self.probe.shown(key, hash);
+        let failed = || What::Failed {
+            attempt,
+            error: why(failure),
+        };
+        self.decisions.sources.log(Level::WARN, key, source, failed);
     }
 }
 

@@ -7,6 +7,11 @@
 //! One lock guards all of it, held for a push or a swap. A runner wakes the drivers when it flushes
 //! its tally, so a driver that is behind gets its settlements in batches. A driver that could take
 //! next to nothing in anyway asks for a batch of some size, and comes by itself after a while.
+//!
+//! The log says where a message is, and only its driver knows. So lines about messages of sources
+//! go through the outbox as well (`lines.rs`).
+
+mod lines;
 
 mod revoked;
 
@@ -17,6 +22,8 @@ use keylane_rt::atomic::{AtomicBool, Ordering};
 use keylane_rt::unwind::shielded;
 use keylane_rt::{Mutex, lock, oneshot};
 use keylane_source::{LetterCause, Outcome, StartLater};
+
+use crate::observe::message_line::MessageLine;
 
 /// Is told of attempts before they start, by slot, where a source counts them.
 pub(crate) trait SlotGuard: Send + Sync {
@@ -53,14 +60,24 @@ pub(crate) struct Sources {
 /// What one driver has to read, and what it has said about its slots.
 #[derive(Default)]
 struct Outbox {
-    settled: Vec<(u32, Outcome)>,
-    letters: Vec<LetterRequest>,
+    news: News,
     waker: Option<Waker>,
     /// How many settlements the driver waits for.
     least: usize,
     guard: Option<Arc<dyn SlotGuard>>,
     /// What is known of slots beyond the ordinary. Slots behind its end are ordinary.
     marks: Vec<Mark>,
+}
+
+/// What a driver reads.
+#[derive(Default)]
+pub(crate) struct News {
+    pub(crate) settled: Vec<(u32, Outcome)>,
+    pub(crate) letters: Vec<LetterRequest>,
+    /// Lines about messages, which come before those settle.
+    pub(crate) lines: Vec<(u32, MessageLine)>,
+    /// Whether there is a letter or a line: the driver waits for no batch of settlements.
+    is_urgent: bool,
 }
 
 /// A dead letter that the source is to keep itself.
@@ -141,6 +158,9 @@ pub(crate) struct Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let outbox = lock(&self.sources.outboxes)[self.source as usize].take();
+        if let Some(outbox) = &outbox {
+            lines::write_unread(&outbox.news.lines);
+        }
         // The guard and the wakers are the user's.
         shielded(|| drop(outbox));
     }
@@ -186,7 +206,7 @@ impl Sources {
             drop(outboxes);
             return self.settled_guarded(at, outcome, guard);
         }
-        outbox.settled.push((at.slot, outcome));
+        outbox.news.settled.push((at.slot, outcome));
         if outbox.has_news() {
             self.unread.store(true, Ordering::Relaxed);
         }
@@ -199,7 +219,7 @@ impl Sources {
             shielded(|| guard.settles(at.slot, outcome));
         }
         if let Some(outbox) = &mut lock(&self.outboxes)[at.source as usize] {
-            outbox.settled.push((at.slot, outcome));
+            outbox.news.settled.push((at.slot, outcome));
             if outbox.has_news() {
                 self.unread.store(true, Ordering::Relaxed);
             }
@@ -236,14 +256,13 @@ impl Sources {
         woke
     }
 
-    /// Waits until there is something to read, and takes it: at least so many settlements, or a
-    /// letter. `settled` must be empty; it is swapped, so that neither side allocates.
+    /// Waits until there is something to read, and takes it: at least so many settlements, a letter
+    /// or a line. `news` must be empty; it is swapped, so that neither side allocates.
     pub(crate) fn poll_news(
         &self,
         source: u32,
         least: usize,
-        settled: &mut Vec<(u32, Outcome)>,
-        letters: &mut Vec<LetterRequest>,
+        news: &mut News,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let mut outboxes = lock(&self.outboxes);
@@ -252,8 +271,8 @@ impl Sources {
         };
         outbox.least = least.max(1);
         if outbox.has_news() {
-            std::mem::swap(&mut outbox.settled, settled);
-            letters.append(&mut outbox.letters);
+            std::mem::swap(&mut outbox.news, news);
+            outbox.news.is_urgent = false;
             return Poll::Ready(());
         }
         match &mut outbox.waker {
@@ -274,13 +293,14 @@ impl Sources {
         let mut outboxes = lock(&self.outboxes);
         let outbox = outboxes[at.source as usize].as_mut()?;
         let (done, answer) = oneshot::channel();
-        outbox.letters.push(LetterRequest {
+        outbox.news.letters.push(LetterRequest {
             slot: at.slot,
             attempts,
             cause,
             why,
             done,
         });
+        outbox.news.is_urgent = true;
         let waker = outbox.waker.take();
         drop(outboxes);
         if let Some(waker) = waker {
@@ -398,6 +418,6 @@ impl Outbox {
     }
 
     fn has_news(&self) -> bool {
-        self.settled.len() >= self.least || !self.letters.is_empty()
+        self.news.settled.len() >= self.least || self.news.is_urgent
     }
 }

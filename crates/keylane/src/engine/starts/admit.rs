@@ -7,12 +7,14 @@
 use keylane_rt::Arc;
 use keylane_rt::unwind::caught;
 use keylane_source::StartLater;
+use tracing::Level;
 
 use super::Starts;
 use crate::engine::message::{Held, Job, Queued, Unsettled, Work};
 use crate::engine::settlement::Tally;
 use crate::error::Failure;
 use crate::handler::Context;
+use crate::observe::message_line::What;
 use crate::types::Spec;
 
 /// What a source says of a job that is about to start.
@@ -142,14 +144,15 @@ impl<T: Spec> Starts<T> {
         } = job;
         // The source says it louder where that is a fault.
         let why = later.to_string();
-        tracing::debug!(
-            target: "keylane",
-            reason = why,
-            "the source did not count the attempt, will retry"
-        );
         let envelope = self
             .decisions
             .start_alone(tally, key.as_ref(), hash, envelope);
+        let shown = self.decisions.probe.shown(key.as_ref(), hash);
+        let source = envelope.obligation.source();
+        let refused = || What::StartRefused {
+            reason: why.as_str().into(),
+        };
+        self.sources.log(Level::DEBUG, shown, source, refused);
         let held = Held {
             message,
             envelope,

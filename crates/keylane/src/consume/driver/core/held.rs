@@ -20,6 +20,8 @@ pub(super) enum GenerationState {
 pub(super) struct HeldDelivery<P> {
     pub(super) position: P,
     pub(super) generation: Generation,
+    /// The producer's id, for the log.
+    pub(super) id: Option<Box<str>>,
     pub(super) standing: GenerationState,
     /// Bytes of it that are here: none while it is deferred.
     bytes: u32,
@@ -53,12 +55,14 @@ impl<P> Held<P> {
         &mut self,
         position: P,
         generation: Generation,
+        id: Option<Box<str>>,
         bytes: u32,
         marked: bool,
     ) -> Option<u32> {
         let slot = self.slots.insert(HeldDelivery {
             position,
             generation,
+            id,
             standing: GenerationState::Live,
             bytes,
             marked,

@@ -40,10 +40,11 @@ impl<P> Ledger<P> {
         &mut self,
         position: P,
         generation: Generation,
+        id: Option<Box<str>>,
         bytes: u32,
         marked: bool,
     ) -> Option<u32> {
-        let slot = self.held.insert(position, generation, bytes, marked)?;
+        let slot = self.held.insert(position, generation, id, bytes, marked)?;
         self.counts.receive();
         Some(slot)
     }

@@ -37,11 +37,12 @@ impl<P: Clone + PartialEq> Core<P> {
         &mut self,
         position: P,
         generation: Generation,
+        id: Option<Box<str>>,
         bytes: u32,
         attempts: u32,
     ) -> Option<u32> {
         let counts = attempts > 0 && self.terms.features.does_count_attempts();
-        self.ledger.receive(position, generation, bytes, counts)
+        self.ledger.receive(position, generation, id, bytes, counts)
     }
 
     /// A message that was received does not go into the lanes: it cannot, or the driver stops.

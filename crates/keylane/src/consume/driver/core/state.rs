@@ -108,6 +108,12 @@ impl<P: Clone + PartialEq> Core<P> {
         is_told.then(|| held.position.clone())
     }
 
+    /// The position of a message that is held, and the producer's id.
+    pub(in super::super) fn names_of(&self, slot: u32) -> Option<(&P, Option<&str>)> {
+        let held = self.ledger.held.get(slot)?;
+        Some((&held.position, held.id.as_deref()))
+    }
+
     /// Whether nothing is left to do, if nothing is in the inlet and in the hands of the source.
     pub(in super::super) fn is_over(&self) -> bool {
         self.phase.stops() && self.ledger.held.len() == 0 && self.revocations.is_empty()
