@@ -37,7 +37,6 @@ fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
 
 /// Runs until the dispatcher is inactive, or has ended.
 async fn watchdog<T: Spec>(engine: Arc<Engine<T>>, seen: Arc<Mutex<Seen>>, nudge: Nudge) {
-    let limit = engine.settings.stuck_after;
     let tick = engine.watchdog_tick();
     let now = clock::now();
     let since_tick = engine.since_tick(now, tick);
@@ -60,12 +59,11 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>, seen: Arc<Mutex<Seen>>, nudge
         let stuck = {
             let mut seen = lock(&seen);
             seen.lateness.ticked();
-            seen.polls.look(engine.id(), clock::now(), limit)
+            engine.look_at_polls(&mut seen.polls)
         };
         for stuck in stuck {
             engine.report_stuck(stuck, false);
         }
-        engine.probe.progress.set_blocked(polls.blocked());
         engine.full_for(clock::now());
         let now = engine.clocks.stamp(clock::now());
         engine.probe.hot_keys.sample(now);
@@ -119,12 +117,18 @@ impl<T: Spec> Engine<T> {
             if !seen.lateness.is_late() {
                 return;
             }
-            let limit = self.settings.stuck_after;
-            seen.polls.look(self.id(), clock::now(), limit)
+            self.look_at_polls(&mut seen.polls)
         };
         for stuck in stuck {
             self.report_stuck(stuck, true);
         }
+    }
+
+    /// Returns the polls that block their threads, each once. Its health knows all of them.
+    fn look_at_polls(&self, polls: &mut StuckPolls) -> Vec<StuckPoll> {
+        let stuck = polls.look(self.id(), clock::now(), self.settings.stuck_after);
+        self.probe.progress.set_blocked(polls.blocked());
+        stuck
     }
 
     /// `is_alone`: the runtime has run nothing else meanwhile.
