@@ -441,10 +441,10 @@ impl List {
     ) -> Result<Handed<HandOut>, RedisError> {
         let (token, element) = (number(&text)?, Bytes::from(element));
         let key = key_of(&element);
+        let (mut message, past) = decode(element);
         if key.is_none() {
             self.warn_of_no_key();
         }
-        let (mut message, past) = decode(element);
         message.position = Some(text.into());
         let is_free = !past.is_suspect && !self.settings.exact_starts;
         Ok(Handed {
