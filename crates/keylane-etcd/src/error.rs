@@ -1,5 +1,8 @@
 //! The errors of this crate. None of them shows a password.
 
+use std::fmt;
+use std::sync::Arc;
+
 use etcd_client::Error as ClientError;
 use keylane_connector::ErrorKind;
 use keylane_leases::error::StoreError;
@@ -14,12 +17,23 @@ const UNAUTHENTICATED: i32 = 16;
 
 /// An error of etcd, or of the connection to it.
 #[derive(Clone, Error)]
-#[error("{kind}: {message}")]
 pub struct EtcdError {
     kind: ErrorKind,
     message: String,
     breaks_connection: bool,
     is_lease_missing: bool,
+    /// The servers, where they are known: hosts and ports.
+    place: Option<Arc<str>>,
+}
+
+impl fmt::Display for EtcdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, message, .. } = self;
+        match &self.place {
+            Some(place) => write!(f, "etcd at {place}: {kind}: {message}"),
+            None => write!(f, "{kind}: {message}"),
+        }
+    }
 }
 
 text_in_debug! { EtcdError }
@@ -31,7 +45,14 @@ impl EtcdError {
             message: message.into(),
             breaks_connection: false,
             is_lease_missing: false,
+            place: None,
         }
+    }
+
+    /// Adds the servers that have not done what was asked: their hosts and ports.
+    pub(crate) fn at(self, place: &Arc<str>) -> Self {
+        let place = Some(Arc::clone(place));
+        Self { place, ..self }
     }
 
     /// Returns the error of a server that has not done what was asked.
@@ -94,6 +115,7 @@ impl From<ClientError> for EtcdError {
             message,
             breaks_connection,
             is_lease_missing,
+            place: None,
         }
     }
 }
@@ -157,6 +179,10 @@ fn advice(message: &str) -> Option<&'static str> {
             "give the user's role the right to read and write the keys of the namespace",
         ),
         ("user name is empty", "name a user with `Etcd::options`"),
+        (
+            "authentication failed",
+            "correct the user and the password in `Etcd::options`",
+        ),
         (
             "database space exceeded",
             "compact and defragment etcd, raise `--quota-backend-bytes`, and disarm the alarm",

@@ -61,6 +61,7 @@ impl Link {
         *slot = None;
         let connection = Connection {
             client: self.etcd.connect().await?,
+            place: self.etcd.place(),
             is_broken: Arc::default(),
         };
         *slot = Some(connection.clone());
@@ -88,6 +89,8 @@ impl Link {
 #[derive(Clone)]
 pub(crate) struct Connection {
     client: Client,
+    /// The hosts and ports of the servers.
+    place: Arc<str>,
     is_broken: Arc<AtomicBool>,
 }
 
@@ -95,6 +98,10 @@ impl Connection {
     /// Returns the client. Its calls go through [`ask`](Self::ask).
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    fn named(&self, error: etcd_client::Error) -> EtcdError {
+        EtcdError::from(error).at(&self.place)
     }
 
     fn works(&self) -> bool {
@@ -109,7 +116,7 @@ impl Connection {
         call: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
         let unanswered = Unanswered(&self.is_broken);
-        let answer = call.await.map_err(EtcdError::from);
+        let answer = call.await.map_err(|error| self.named(error));
         match &answer {
             Err(error) if error.breaks_connection() => drop(unanswered),
             _ => std::mem::forget(unanswered),
@@ -124,7 +131,7 @@ impl Connection {
         &self,
         call: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
-        let answer = call.await.map_err(EtcdError::from);
+        let answer = call.await.map_err(|error| self.named(error));
         if answer.as_ref().is_err_and(EtcdError::breaks_connection) {
             self.is_broken.store(true, Ordering::Relaxed);
         }

@@ -1,6 +1,7 @@
 //! Where etcd is.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions};
@@ -28,6 +29,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Etcd {
     addresses: Vec<String>,
+    /// Their hosts and ports, for errors.
+    place: Arc<str>,
     options: ConnectOptions,
 }
 
@@ -43,6 +46,7 @@ impl Etcd {
             return Err(ConfigError::new("addresses", "need one server at least"));
         }
         Ok(Self {
+            place: place_of(&addresses).into(),
             addresses,
             options: ConnectOptions::new().with_connect_timeout(CONNECT),
         })
@@ -66,8 +70,26 @@ impl Etcd {
         let options = options
             .with_auto_token_refresh(true)
             .with_require_leader(true);
-        Ok(Client::connect(&self.addresses, Some(options)).await?)
+        let connected = Client::connect(&self.addresses, Some(options)).await;
+        connected.map_err(|error| EtcdError::from(error).at(&self.place))
     }
+
+    /// Returns the hosts and ports of the servers.
+    pub(crate) fn place(&self) -> Arc<str> {
+        Arc::clone(&self.place)
+    }
+}
+
+/// The hosts and ports in addresses, without a user and its password, and without a path.
+fn place_of(addresses: &[String]) -> String {
+    let places = addresses.iter().map(|address| {
+        let rest = address
+            .split_once("://")
+            .map_or(&**address, |(_, rest)| rest);
+        let host = rest.split_once('/').map_or(rest, |(host, _)| host);
+        host.rsplit_once('@').map_or(host, |(_, host)| host)
+    });
+    places.collect::<Vec<_>>().join(", ")
 }
 
 /// Leaves the options out: they have the password.
@@ -76,5 +98,21 @@ impl fmt::Debug for Etcd {
         f.debug_struct("Etcd")
             .field("addresses", &self.addresses)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_hosts_and_ports_and_no_password() {
+        let addresses = [
+            "http://etcd-1:2379",
+            "https://user:secret@etcd-2:2379/",
+            "[::1]:2379",
+        ];
+        let place = place_of(&addresses.map(str::to_owned));
+        assert_eq!(place, "etcd-1:2379, etcd-2:2379, [::1]:2379");
     }
 }

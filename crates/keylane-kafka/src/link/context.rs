@@ -17,7 +17,7 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::statistics::{Partition, Statistics, Topic};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
 use rdkafka::types::RDKafkaRespErr;
@@ -160,6 +160,8 @@ pub(crate) struct Context {
     joining: Mutex<Joining>,
     /// The queues of the assigned partitions.
     taps: Mutex<Taps>,
+    /// No broker could be reached at some time.
+    are_all_down: AtomicBool,
     topics: Arc<Mutex<TopicIds>>,
 }
 
@@ -185,6 +187,7 @@ impl Context {
             has_joined: AtomicBool::new(false),
             joining: Mutex::default(),
             taps: Mutex::default(),
+            are_all_down: AtomicBool::new(false),
             topics: Arc::clone(topics),
         }
     }
@@ -193,6 +196,11 @@ impl Context {
     pub(super) fn set_consumer(&self, consumer: &Arc<Consumer>) {
         // Set once, by the session.
         let _ = self.consumer.set(Arc::downgrade(consumer));
+    }
+
+    /// Whether the client has said that it reaches no broker.
+    pub(super) fn are_all_down(&self) -> bool {
+        self.are_all_down.load(Ordering::Relaxed)
     }
 
     pub(super) fn tell(&self, news: News) {
@@ -406,6 +414,9 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
+            self.are_all_down.store(true, Ordering::Relaxed);
+        }
         // The source says which topic that is.
         if error.rdkafka_error_code().is_some_and(is_about_topic) {
             return;

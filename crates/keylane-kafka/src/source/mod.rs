@@ -22,6 +22,7 @@ mod inspecting;
 mod inspection;
 mod intake;
 mod job;
+mod letter_topic;
 mod letters;
 mod probe;
 mod receiving;
@@ -41,15 +42,11 @@ use job::blocking;
 use keylane_source::{
     Deliveries, Features, Generation, Received, Settlement, Source, SourceError, SourceLetter,
 };
-use rdkafka::consumer::Consumer as _;
 use tokio::time::{Instant, timeout};
 
 use crate::core::KafkaPosition;
 use crate::core::StartAt;
-use crate::link::{Prefetcher, Session, at_first_start};
-
-/// How long the brokers have to answer when the source is opened.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+use crate::link::{Prefetcher, Session, at_first_start, first_answer};
 
 /// How long the source waits for an earlier session to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
@@ -60,6 +57,13 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
 
     fn name(&self) -> String {
         self.config.name()
+    }
+
+    fn describe(&self, position: &KafkaPosition) -> String {
+        match self.assignment.of(position) {
+            Some(of) => format!("{}@{}", of.queue.records.name(), position.offset),
+            None => format!("offset {} of a partition that was lost", position.offset),
+        }
     }
 
     fn features(&self) -> Features {
@@ -85,7 +89,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         self.prefetcher = Some(prefetcher);
         let consumer = Arc::clone(&session.consumer);
         self.session = Some(session);
-        let asked = blocking(move || consumer.fetch_metadata(None, ANSWER_WITHIN).map(drop));
+        let asked = blocking(move || first_answer(&consumer));
         if let Err(error) = asked.await? {
             let brokers = self.config.brokers();
             let what = format!("no broker answers at {brokers}: {error}");
@@ -104,18 +108,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         joined.map_err(SourceError::failed)?;
         self.unavailable.look_now();
         self.inspection.look_soon();
-        if let Some(letters) = self.config.letters.clone() {
-            let topic = letters.name().to_owned();
-            if let Err(error) = blocking(move || letters.look(ANSWER_WITHIN)).await? {
-                tracing::warn!(
-                    target: "keylane",
-                    topic,
-                    %error,
-                    "dead letters cannot be written now, so their keys will wait: check that the \
-                     topic exists"
-                );
-            }
-        }
+        self.letter_topic.look_now();
         Ok(())
     }
 
