@@ -25,7 +25,7 @@ pub struct EtcdError {
     message: String,
     breaks_connection: bool,
     is_lease_missing: bool,
-    /// The servers, where the error is about the way to them: hosts and ports.
+    /// The servers, where they are known: hosts and ports.
     place: Option<Arc<str>>,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for EtcdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, message, .. } = self;
         match &self.place {
-            Some(place) => write!(f, "{place}: {kind}: {message}"),
+            Some(place) => write!(f, "etcd at {place}: {kind}: {message}"),
             None => write!(f, "{kind}: {message}"),
         }
     }
@@ -60,23 +60,18 @@ impl EtcdError {
         }
     }
 
+    /// Adds the servers that have not done what was asked: their hosts and ports.
+    pub(crate) fn at(self, place: &Arc<str>) -> Self {
+        let place = Some(Arc::clone(place));
+        Self { place, ..self }
+    }
+
     /// Returns the error of a server that has not done what was asked.
     pub(crate) fn incomprehensible() -> Self {
         Self::new(
             ErrorKind::Other,
             "the answer is not from etcd: check the address",
         )
-    }
-
-    /// Adds the servers, if the error is about the way to them.
-    pub(crate) fn on_way_to(self, place: &Arc<str>) -> Self {
-        match self.kind {
-            ErrorKind::Tls(_) | ErrorKind::Unreachable => Self {
-                place: Some(Arc::clone(place)),
-                ..self
-            },
-            _ => self,
-        }
     }
 
     /// Returns the kind: what you can do about the error.
@@ -198,6 +193,10 @@ fn advice(message: &str) -> Option<&'static str> {
             "give the user's role the right to read and write the keys of the namespace",
         ),
         ("user name is empty", "name a user with `Etcd::options`"),
+        (
+            "authentication failed",
+            "correct the user and the password in `Etcd::options`",
+        ),
         (
             "database space exceeded",
             "compact and defragment etcd, raise `--quota-backend-bytes`, and disarm the alarm",

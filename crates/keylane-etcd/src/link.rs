@@ -19,8 +19,6 @@ use crate::server::Etcd;
 /// runtime has its own, and waits for no other one.
 pub(crate) struct Link {
     etcd: Etcd,
-    /// Where the servers are.
-    place: Arc<str>,
     places: Mutex<Vec<Place>>,
 }
 
@@ -43,7 +41,6 @@ impl Drop for Place {
 impl Link {
     pub(crate) fn new(etcd: Etcd) -> Self {
         Self {
-            place: etcd.place().into(),
             etcd,
             places: Mutex::default(),
         }
@@ -62,10 +59,9 @@ impl Link {
             return Ok(connection.clone());
         }
         *slot = None;
-        let connected = self.etcd.connect().await;
         let connection = Connection {
-            client: connected.map_err(|error| error.on_way_to(&self.place))?,
-            place: Arc::clone(&self.place),
+            client: self.etcd.connect().await?,
+            place: self.etcd.place(),
             is_broken: Arc::default(),
         };
         *slot = Some(connection.clone());
@@ -93,6 +89,7 @@ impl Link {
 #[derive(Clone)]
 pub(crate) struct Connection {
     client: Client,
+    /// The hosts and ports of the servers.
     place: Arc<str>,
     is_broken: Arc<AtomicBool>,
 }
@@ -103,8 +100,8 @@ impl Connection {
         self.client.clone()
     }
 
-    fn error(&self, error: etcd_client::Error) -> EtcdError {
-        EtcdError::from(error).on_way_to(&self.place)
+    fn named(&self, error: etcd_client::Error) -> EtcdError {
+        EtcdError::from(error).at(&self.place)
     }
 
     fn works(&self) -> bool {
@@ -119,7 +116,7 @@ impl Connection {
         call: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
         let unanswered = Unanswered(&self.is_broken);
-        let answer = call.await.map_err(|error| self.error(error));
+        let answer = call.await.map_err(|error| self.named(error));
         match &answer {
             Err(error) if error.breaks_connection() => drop(unanswered),
             _ => std::mem::forget(unanswered),
@@ -134,7 +131,7 @@ impl Connection {
         &self,
         call: impl Future<Output = Result<T, etcd_client::Error>>,
     ) -> Result<T, EtcdError> {
-        let answer = call.await.map_err(|error| self.error(error));
+        let answer = call.await.map_err(|error| self.named(error));
         if answer.as_ref().is_err_and(EtcdError::breaks_connection) {
             self.is_broken.store(true, Ordering::Relaxed);
         }

@@ -1,6 +1,7 @@
 //! Where etcd is.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions};
@@ -35,6 +36,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct Etcd {
     addresses: Vec<String>,
+    /// Their hosts and ports, for errors.
+    place: Arc<str>,
     options: ConnectOptions,
     #[cfg(feature = "tls")]
     certificates: Certificates,
@@ -63,6 +66,7 @@ impl Etcd {
             return Err(ConfigError::new("addresses", why));
         }
         Ok(Self {
+            place: place_of(&addresses).into(),
             addresses,
             options: ConnectOptions::new().with_connect_timeout(CONNECT),
             #[cfg(feature = "tls")]
@@ -139,22 +143,11 @@ impl Etcd {
             let why = format!("no answer within {ANSWER:?}");
             Err(EtcdError::new(ErrorKind::Unreachable, why))
         });
-        asked.map_err(|error| error.on_way_to(&self.place().into()))
+        asked.map_err(|error| error.at(&self.place))
     }
 
     fn has_tls(&self) -> bool {
         self.addresses.iter().all(|one| has_tls(one))
-    }
-
-    /// Returns the hosts and ports, for errors.
-    pub(crate) fn place(&self) -> String {
-        let places = self.addresses.iter().map(|address| {
-            let rest = address
-                .split_once("://")
-                .map_or(&**address, |(_, rest)| rest);
-            rest.trim_end_matches('/')
-        });
-        Vec::from_iter(places).join(",")
     }
 
     /// Connects. Without a user, it begins to connect at the first call.
@@ -167,13 +160,32 @@ impl Etcd {
         let options = match self.has_tls() {
             true => {
                 let failure = tls::failure(&self.addresses, &self.certificates).await;
-                failure.map_or(Ok(()), |failure| Err(EtcdError::tls(failure)))?;
+                let failed = |failure| Err(EtcdError::tls(failure).at(&self.place));
+                failure.map_or(Ok(()), failed)?;
                 tls::with(options, &self.certificates)
             }
             false => options,
         };
-        Ok(Client::connect(&self.addresses, Some(options)).await?)
+        let connected = Client::connect(&self.addresses, Some(options)).await;
+        connected.map_err(|error| EtcdError::from(error).at(&self.place))
     }
+
+    /// Returns the hosts and ports of the servers.
+    pub(crate) fn place(&self) -> Arc<str> {
+        Arc::clone(&self.place)
+    }
+}
+
+/// The hosts and ports in addresses, without a user and its password, and without a path.
+fn place_of(addresses: &[String]) -> String {
+    let places = addresses.iter().map(|address| {
+        let rest = address
+            .split_once("://")
+            .map_or(&**address, |(_, rest)| rest);
+        let host = rest.split_once('/').map_or(rest, |(host, _)| host);
+        host.rsplit_once('@').map_or(host, |(_, host)| host)
+    });
+    places.collect::<Vec<_>>().join(", ")
 }
 
 fn has_tls(address: &str) -> bool {
@@ -186,5 +198,21 @@ impl fmt::Debug for Etcd {
         f.debug_struct("Etcd")
             .field("addresses", &self.addresses)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_hosts_and_ports_and_no_password() {
+        let addresses = [
+            "http://etcd-1:2379",
+            "https://user:secret@etcd-2:2379/",
+            "[::1]:2379",
+        ];
+        let place = place_of(&addresses.map(str::to_owned));
+        assert_eq!(place, "etcd-1:2379, etcd-2:2379, [::1]:2379");
     }
 }

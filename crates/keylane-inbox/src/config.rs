@@ -15,6 +15,7 @@ use crate::store::{EmbeddedStore, Settings, SyncMode};
 /// | --- | --- | --- |
 /// | [`sync`](Self::sync) | [`SyncMode::LosesNothing`] | |
 /// | [`create`](Self::create) | yes | |
+/// | [`wait_for_lock`](Self::wait_for_lock) | 100 ms | `open` returns [`OpenError::Locked`] |
 /// | [`key_bytes`](Self::key_bytes) | 1 KiB | `accept` gives the message back |
 /// | [`payload_bytes`](Self::payload_bytes) | 16 MiB | `accept` gives the message back |
 /// | [`headers_bytes`](Self::headers_bytes) | 64 KiB | `accept` gives the message back |
@@ -60,7 +61,9 @@ pub struct InboxBuilder {
 }
 
 impl Inbox {
-    /// Opens the inbox in a directory, and creates both if they do not exist.
+    /// Opens the inbox in a directory, and creates both if they do not exist. Waits 100
+    /// milliseconds for a directory that is open already; [`InboxBuilder::wait_for_lock`] changes
+    /// that.
     ///
     /// # Errors
     ///
@@ -97,6 +100,18 @@ impl InboxBuilder {
     /// [`OpenError::Missing`] then.
     pub fn create(mut self, create: bool) -> Self {
         self.settings.create = create;
+        self
+    }
+
+    /// Sets how long [`open`](Self::open) waits for a directory that another process, or another
+    /// inbox of this process, has open: up to an hour, and zero for one look. Then it returns
+    /// [`OpenError::Locked`].
+    ///
+    /// The default, 100 milliseconds, only covers a child process that is just starting and has
+    /// inherited the lock for a moment. A process that replaces another one waits for as long as
+    /// the old one needs to stop.
+    pub fn wait_for_lock(mut self, time: Duration) -> Self {
+        self.settings.wait_for_lock = time;
         self
     }
 

@@ -46,7 +46,7 @@ pub struct Consuming<F, D> {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let elections = Elections::open(Arc::new(MemoryElections::new()))?;
 /// let office = Candidate::builder(&elections, "billing").run(consuming(|term| async move {
-///     let orders = Dispatcher::builder(|order: &RawMessage| order.key.clone())
+///     let orders = Dispatcher::key_by_opt(|order: &RawMessage| order.key.clone())
 ///         .leased_by(term.lanes())
 ///         .on_exhausted(OnExhausted::Halt)
 ///         .spawn(|order: RawMessage| async move {

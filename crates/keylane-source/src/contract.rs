@@ -97,9 +97,9 @@ pub trait Source: Send + 'static {
         "source".to_owned()
     }
 
-    /// Returns where a message is, as the lines of the log about it show it: the topic, the partition
-    /// and the offset, or the number of a row. Without secrets. Called when something has happened
-    /// to a message that the log shows, and not for others. Must not block.
+    /// Returns where a message is, as the lines of the log about it show it: the topic, the
+    /// partition and the offset, or the number of a row. Without secrets. Called when something has
+    /// happened to a message that the log shows, and not for others. Must not block.
     ///
     /// The default is the `Debug` of the position.
     fn describe(&self, position: &Self::Position) -> String {
@@ -335,9 +335,9 @@ pub trait Source: Send + 'static {
         F: Fn(&RawMessage) -> Result<M, BoxError> + Send + 'static,
         M: Send + Sync + 'static,
     {
-        let (name, features) = (self.name(), self.features());
+        let about = (self.name(), self.features());
         Decoded {
-            decoder: Decoder::new(self, name, features, decode),
+            decoder: Decoder::new(self, about, Self::describe, decode),
         }
     }
 }

@@ -50,7 +50,27 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
         wall: SystemTime::now(),
         dice: random::dice(),
     };
-    let Landed { place, change } = shared.with(|core| core.land(id, landing, at));
+    let landed = shared.with(|core| core.land(id, landing, at));
+    let Landed {
+        place,
+        change,
+        refused,
+        halts,
+    } = landed;
+    for id in refused {
+        match halts {
+            true => tracing::error!(
+                target: "keylane_spool",
+                %id, %error,
+                "the sink refused a message: its key halts; resume or skip it"
+            ),
+            false => tracing::warn!(
+                target: "keylane_spool",
+                %id, %error,
+                "the sink refused a message: it becomes a dead letter"
+            ),
+        }
+    }
     match change {
         Change::None => {}
         Change::Failing => {

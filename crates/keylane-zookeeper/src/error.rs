@@ -10,19 +10,29 @@ pub(crate) fn store(error: &Error) -> StoreError {
 
 /// Returns what an error of the client means, and what to do.
 pub(crate) fn words(error: &Error) -> String {
+    format!("ZooKeeper: {}", told(error))
+}
+
+/// Returns the error of servers that cannot be reached, or refuse the user.
+pub(crate) fn unconnected(hosts: &str, why: &str) -> StoreError {
+    StoreError::new(format!("ZooKeeper at {hosts}: {why}"))
+}
+
+/// The same as [`words`], without the name of the system.
+pub(crate) fn told(error: &Error) -> String {
     let advice = match error {
         Error::ConnectionLoss => "it may be done or not; the client connects again by itself",
         Error::SessionExpired | Error::ClientClosed => {
             "its leases are lost, and the next call makes a new session"
         }
         Error::NoAuth => "let the user of `digest` write below the root, and all processes use it",
-        Error::AuthFailed => "check the user and the password",
+        Error::AuthFailed => "correct the user and the password in `ZooKeeper::digest`",
         Error::NoHosts | Error::Timeout => "check the addresses, and whether the servers run",
         Error::QuotaExceeded => "raise the quota of the root",
         Error::InvalidAcl => "set a user with `digest` that the server accepts",
-        _ => return format!("ZooKeeper: {error}"),
+        _ => return error.to_string(),
     };
-    format!("ZooKeeper: {error}: {advice}")
+    format!("{error}: {advice}")
 }
 
 /// The failure of several operations that are done together or not at all.
@@ -49,6 +59,29 @@ impl From<MultiWriteError> for Failed {
             } => Self::Missing,
             MultiWriteError::OperationFailed { source, .. }
             | MultiWriteError::RequestFailed { source } => Self::Unknown(store(&source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_connection_name_the_servers_and_what_to_do() {
+        let cases = [
+            (Error::AuthFailed, "correct the user and the password"),
+            (Error::NoHosts, "check the addresses"),
+            (Error::Timeout, "check the addresses"),
+        ];
+        for (error, advice) in cases {
+            let text = unconnected("zk-1:2181,zk-2:2181", &told(&error)).to_string();
+            assert!(
+                text.starts_with("ZooKeeper at zk-1:2181,zk-2:2181: "),
+                "{text}"
+            );
+            assert!(text.contains(advice), "{text}");
+            assert_eq!(text.matches("ZooKeeper at").count(), 1, "{text}");
         }
     }
 }

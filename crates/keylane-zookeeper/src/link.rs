@@ -12,7 +12,7 @@ use keylane_leases::error::StoreError;
 use tokio::time::timeout;
 use zookeeper_client::{Client, CreateMode, Error};
 
-use crate::error::{store, words};
+use crate::error::{store, told, unconnected};
 use crate::names::Paths;
 use crate::server::ZooKeeper;
 use crate::session::{Session, sweep};
@@ -153,17 +153,15 @@ async fn connect(settings: &ZooKeeper) -> Result<Client, StoreError> {
         loop {
             match settings.connector().connect(settings.hosts()).await {
                 Ok(client) => return Ok(client),
-                Err(error @ Error::AuthFailed) => return Err(words(&error)),
-                Err(error) => why = words(&error),
+                Err(error @ Error::AuthFailed) => return Err(told(&error)),
+                Err(error) => why = told(&error),
             }
             tokio::time::sleep(PAUSE).await;
         }
     };
     let connected = timeout(OPENING, connects).await;
-    connected.unwrap_or(Err(why)).map_err(|why| {
-        let hosts = settings.hosts();
-        StoreError::new(format!("cannot connect to `{hosts}`: {why}"))
-    })
+    let connected = connected.unwrap_or(Err(why));
+    connected.map_err(|why| unconnected(settings.hosts(), &why))
 }
 
 /// Makes what the nodes of a session are below, and the first one.

@@ -156,6 +156,10 @@ impl Source for InboxSource {
         "inbox".to_owned()
     }
 
+    fn describe(&self, position: &InboxPosition) -> String {
+        format!("sequence {}", position.sequence)
+    }
+
     fn features(&self) -> Features {
         let features = Features::new().nack().survives_restart().dead_letters();
         match self.marks {

@@ -17,6 +17,7 @@ mod endings;
 mod hindered;
 mod kill;
 mod letters;
+mod lines;
 mod logged;
 mod memory;
 mod order;

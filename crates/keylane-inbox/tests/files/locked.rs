@@ -49,6 +49,29 @@ async fn many_at_once() {
     assert_eq!(opened.len(), 1);
 }
 
+/// A process that replaces another one waits until that one has stopped.
+#[tokio::test]
+async fn an_inbox_waits_as_long_as_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let old = Inbox::open(directory.path()).await.unwrap();
+    let wait = |time| Inbox::builder(directory.path()).wait_for_lock(time).open();
+    let new = tokio::spawn(wait(Duration::from_secs(120)));
+    // Meanwhile an open that waits for a shorter time is refused.
+    for time in [Duration::ZERO, Duration::from_millis(300)] {
+        let began = Instant::now();
+        let refused = wait(time).await.expect_err("it is open");
+        assert!(matches!(refused, OpenError::Locked { .. }), "{refused}");
+        assert!(began.elapsed() >= time);
+    }
+    assert!(!new.is_finished());
+    old.close().await.unwrap();
+    let new = new.await.unwrap().expect("the old one is closed");
+    new.close().await.unwrap();
+    let refused = wait(Duration::from_secs(3_601)).await;
+    let refused = refused.expect_err("it is too long");
+    assert!(matches!(refused, OpenError::TooLarge { .. }), "{refused}");
+}
+
 /// The lock comes before anything else: while another process makes the inbox, nothing is written.
 #[tokio::test]
 async fn while_it_is_being_made() {

@@ -173,6 +173,8 @@ pub(crate) struct Context {
     joining: Mutex<Joining>,
     /// The queues of the assigned partitions.
     taps: Mutex<Taps>,
+    /// No broker could be reached at some time.
+    are_all_down: AtomicBool,
     topics: Arc<Mutex<TopicIds>>,
 }
 
@@ -203,6 +205,7 @@ impl Context {
             has_joined: AtomicBool::new(false),
             joining: Mutex::default(),
             taps: Mutex::default(),
+            are_all_down: AtomicBool::new(false),
             topics: Arc::clone(topics),
         }
     }
@@ -211,6 +214,11 @@ impl Context {
     pub(super) fn set_consumer(&self, consumer: &Arc<Consumer>) {
         // Set once, by the session.
         let _ = self.consumer.set(Arc::downgrade(consumer));
+    }
+
+    /// Whether the client has said that it reaches no broker.
+    pub(super) fn are_all_down(&self) -> bool {
+        self.are_all_down.load(Ordering::Acquire)
     }
 
     pub(super) fn tell(&self, news: News) {
@@ -440,8 +448,13 @@ impl ClientContext for Context {
         if let Some(refusal) = refusal::read(reason) {
             *lock(&self.refusal) = Some((Instant::now(), refusal));
         }
-        if let Some(Code::AllBrokersDown | Code::Authentication) = error.rdkafka_error_code() {
+        if let Some(code @ (Code::AllBrokersDown | Code::Authentication)) =
+            error.rdkafka_error_code()
+        {
             self.explain();
+            // Only now: who has waited for it knows the reason.
+            self.are_all_down
+                .fetch_or(code == Code::AllBrokersDown, Ordering::Release);
         }
         // The source says which topic that is.
         if error.rdkafka_error_code().is_some_and(is_about_topic) {

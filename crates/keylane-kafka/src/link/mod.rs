@@ -9,7 +9,7 @@ mod context;
 pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 
 mod session;
-pub(crate) use session::{Session, is_name_taken};
+pub(crate) use session::{Session, first_answer, is_name_taken};
 
 mod explain;
 pub(crate) use explain::only_tls;

@@ -113,6 +113,24 @@ impl Drop for Session {
     }
 }
 
+/// How long the brokers may take for their first answer, if they can be reached.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+/// How long if they cannot.
+const UNREACHABLE: Duration = Duration::from_secs(2);
+
+/// Waits for the first answer of the brokers. A wrong address is an error soon; a broker that
+/// accepts a connection may need longer. Blocks the thread.
+pub(crate) fn first_answer(consumer: &Consumer) -> KafkaResult<()> {
+    let until = Instant::now() + FIRST_ANSWER;
+    loop {
+        let answer = consumer.fetch_metadata(None, UNREACHABLE).map(drop);
+        if answer.is_ok() || consumer.context().are_all_down() || Instant::now() >= until {
+            return answer;
+        }
+    }
+}
+
 /// Whether the group has a member with this static name. Members of other names begin with it too.
 /// (In the new protocol the brokers show none, and refuse a second member by themselves.)
 pub(crate) fn is_name_taken(consumer: &Consumer, group: &str, name: &str) -> KafkaResult<bool> {

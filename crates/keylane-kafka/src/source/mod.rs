@@ -22,6 +22,7 @@ mod inspecting;
 mod inspection;
 mod intake;
 mod job;
+mod letter_topic;
 mod letters;
 mod probe;
 mod receiving;
@@ -41,15 +42,11 @@ use job::blocking;
 use keylane_source::{
     Deliveries, Features, Generation, Received, Settlement, Source, SourceError, SourceLetter,
 };
-use rdkafka::consumer::Consumer as _;
 use tokio::time::{Instant, timeout};
 
 use crate::core::KafkaPosition;
 use crate::core::StartAt;
-use crate::link::{Prefetcher, Session, at_first_start, only_tls};
-
-/// How long the brokers have to answer when the source is opened.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+use crate::link::{Prefetcher, Session, at_first_start, first_answer, only_tls};
 
 /// How long the source waits for an earlier session to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
@@ -60,6 +57,13 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
 
     fn name(&self) -> String {
         self.config.name()
+    }
+
+    fn describe(&self, position: &KafkaPosition) -> String {
+        match self.assignment.of(position) {
+            Some(of) => format!("{}@{}", of.queue.records.name(), position.offset),
+            None => format!("offset {} of a partition that was lost", position.offset),
+        }
     }
 
     fn features(&self) -> Features {
@@ -85,16 +89,17 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         self.prefetcher = Some(prefetcher);
         let (consumer, mut refused) = (Arc::clone(&session.consumer), session.refused.clone());
         self.session = Some(session);
-        let asked = blocking(move || consumer.fetch_metadata(None, ANSWER_WITHIN).map(drop));
+        let asked = blocking(move || first_answer(&consumer));
         // What an operator must mend is known long before the time is over.
         let answer = tokio::select! {
-            answer = asked => answer?,
+            biased;
             Ok(refused) = refused.wait_for(Option::is_some) => {
                 return match refused.clone() {
                     Some(error) => Err(SourceError::failed(error)),
                     None => Err(SourceError::failed("no broker answers")),
                 };
             }
+            answer = asked => answer?,
         };
         if let Err(error) = answer {
             let brokers = self.config.brokers();
@@ -119,18 +124,7 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         joined.map_err(SourceError::failed)?;
         self.unavailable.look_now();
         self.inspection.look_soon();
-        if let Some(letters) = self.config.letters.clone() {
-            let topic = letters.name().to_owned();
-            if let Err(error) = blocking(move || letters.look(ANSWER_WITHIN)).await? {
-                tracing::warn!(
-                    target: "keylane",
-                    topic,
-                    %error,
-                    "dead letters cannot be written now, so their keys will wait: check that the \
-                     topic exists"
-                );
-            }
-        }
+        self.letter_topic.look_now();
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use super::unavailable::Found;
 use crate::core::KafkaPosition;
 use crate::core::{Start, TopicSettings};
 use crate::link::{Answer, Job, Prefetcher};
+use crate::producer::SendError;
 
 /// Most records that one call hands over, so that news of the group is heard in between.
 const AT_ONCE: usize = 2_048;
@@ -35,6 +36,8 @@ enum Waited {
     Committed(Answer),
     /// The availability of the topics.
     Looked(KafkaResult<Found>),
+    /// Whether the topic of the letters takes them.
+    LettersLooked(Result<(), SendError>),
     /// The settings of the topics.
     Inspected(KafkaResult<Vec<TopicSettings>>),
     /// The brokers have answered, or have not.
@@ -59,6 +62,7 @@ impl<M> KafkaSource<M> {
             self.follow_starts()?;
             let consumer = self.consumer()?;
             self.unavailable.ask_if_due(consumer, &self.config)?;
+            self.letter_topic.ask_if_due(self.config.letters.as_ref())?;
             self.inspect_if_due()?;
             if self.failures.tell(into) {
                 self.publish();
@@ -86,6 +90,11 @@ impl<M> KafkaSource<M> {
                 Waited::Looked(found) => {
                     let failures = &mut self.failures;
                     self.unavailable.follow(found, &self.config, failures)?;
+                }
+                Waited::LettersLooked(answer) => {
+                    let letters = self.config.letters.as_ref();
+                    self.letter_topic
+                        .follow(answer, letters, &mut self.failures);
                 }
                 Waited::Probed(Ok(_)) if !self.is_read() => {
                     // As if no broker had answered.
@@ -234,6 +243,7 @@ impl<M> KafkaSource<M> {
             self.rewind_at,
             self.starting.wake_at(),
             self.unavailable.at,
+            self.letter_topic.at,
             self.inspection.wake_at(),
         ] {
             wake_at = at.map_or(wake_at, |at| wake_at.min(at));
@@ -243,6 +253,7 @@ impl<M> KafkaSource<M> {
             biased;
             answer = finished(&mut self.committing) => Ok(Waited::Committed(answer?)),
             found = finished(&mut self.unavailable.asked) => Ok(Waited::Looked(found?)),
+            answer = finished(&mut self.letter_topic.asked) => Ok(Waited::LettersLooked(answer?)),
             found = finished(&mut self.inspection.asked) => Ok(Waited::Inspected(found?)),
             answer = finished(&mut self.probing) => Ok(Waited::Probed(answer?)),
             () = wake.notified() => Ok(Waited::Woken),

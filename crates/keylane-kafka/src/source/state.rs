@@ -14,6 +14,7 @@ use super::failures::Failures;
 use super::in_log::LetterRead;
 use super::inspection::Inspection;
 use super::intake::PartitionIntake;
+use super::letter_topic::LetterTopic;
 use super::probe::Probed;
 use super::starting::Starting;
 use super::unavailable::Unavailable;
@@ -81,6 +82,7 @@ pub struct KafkaSource<M = RawMessage> {
     pub(super) starting: Starting,
     pub(super) failures: Failures,
     pub(super) unavailable: Unavailable,
+    pub(super) letter_topic: LetterTopic,
     pub(super) inspection: Inspection,
     /// The partitions that begin at the end of their log: those that existed when the group began.
     /// Determined once in the life of the source; later partitions begin at their first record.
@@ -141,6 +143,7 @@ impl<M> KafkaSource<M> {
             starting: Starting::new(&wake),
             failures: Failures::default(),
             unavailable: Unavailable::default(),
+            letter_topic: LetterTopic::default(),
             inspection: Inspection::default(),
             at_end: None,
             assignment: Assignment::new(config.settings.limits, config.settings.commit_limits()),
@@ -195,6 +198,7 @@ impl<M> KafkaSource<M> {
         // They are detected again.
         self.failures = Failures::default();
         self.unavailable = Unavailable::default();
+        self.letter_topic = LetterTopic::default();
         self.revoked.clear();
         self.lost.clear();
         self.rewind_at = None;

@@ -319,3 +319,39 @@ async fn the_topic_is_a_sink_of_a_dispatcher() {
     let kept: Vec<_> = letters.records().await.iter().filter_map(id_of).collect();
     assert_eq!(BTreeSet::from_iter(kept), BTreeSet::from_iter(ids));
 }
+
+/// The topic of the letters does not exist. The intake says so before the first letter, and that it
+/// is well when the topic is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_topic_of_letters_is_a_failed_part() {
+    // Without one that makes topics of its own accord.
+    show_log();
+    let kafka = Kafka::builder().property("auto.create.topics.enable", "false");
+    let kafka = Arc::new(kafka.start().await.expect("a broker"));
+    let topic = Topic::new(Arc::clone(&kafka), 1).await;
+    let letters = Topic::unmade(kafka, 1);
+    let orders = by_key()
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
+        .expect("a dispatcher");
+    let source = topic.builder().dead_letters(&letters.name).build();
+    let intake = orders
+        .consume(source.expect("a source"))
+        .expect("an intake");
+    until("the topic is missed", async || {
+        !intake.stats().failed_parts.is_empty()
+    })
+    .await;
+    let failed = intake.stats().failed_parts;
+    assert_eq!(failed[0].part, letters.name);
+    assert!(
+        failed[0].why.contains("check that the topic exists"),
+        "{failed:?}"
+    );
+    letters.create(&[]).await;
+    until("it is well", async || {
+        intake.stats().failed_parts.is_empty()
+    })
+    .await;
+    intake.stop().await;
+}

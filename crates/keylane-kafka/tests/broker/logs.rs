@@ -10,7 +10,8 @@ use keylane::consume::IntakeState;
 use keylane::error::BoxError;
 use keylane::source::{RawLetter, RawLetterSink, RawMessage, Source as _};
 use keylane_kafka::{Keyless, Place, StartAt};
-use keylane_testkit::{Act, Evidence, Gate, Rule};
+use keylane_testkit::scenario::give_up;
+use keylane_testkit::{Act, Evidence, Gate, Lines, Rule};
 use rdkafka::admin::{AdminOptions, NewPartitions};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
 use rdkafka::message::Message as _;
@@ -611,4 +612,28 @@ async fn metadata_of_others_and_damaged_one_is_ignored_and_nothing_is_left_out()
         member.stop().await;
         assert_eq!(stage.offsets(0), [4, 5, 6, 7, 8, 9], "{text}");
     }
+}
+
+#[tokio::test]
+async fn the_lines_about_a_record_name_its_topic_partition_and_offset() {
+    let topic = Topic::new(shared().await, 3).await;
+    let messages = (0..2).map(|id| message(7, id)).collect();
+    topic.produce_to(Some(2), messages).await;
+    let lines = Lines::new();
+    let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
+    // On one thread, so that all of it is logged to these lines.
+    let _on = tracing::subscriber::set_default(subscriber.finish());
+    let source = topic.builder().build().expect("a source");
+    let named = keylane::source::Source::name(&source);
+    give_up(source, 2).await;
+    for offset in 0..2 {
+        let position = format!("source={named} position={}/2@{offset} attempt", topic.name);
+        assert_eq!(
+            lines.with(&position).len(),
+            3,
+            "{position}: {:#?}",
+            lines.all()
+        );
+    }
+    lines.assert_named(&format!("position={}/2@", topic.name));
 }

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keylane::source::{Deliveries, Outcome, Settlement, Source};
-use keylane_kafka::KafkaSourceBuilder;
+use keylane::OnExhausted;
+use keylane::source::{Deliveries, Outcome, RawMessage, Settlement, Source};
+use keylane_kafka::{KafkaSource, KafkaSourceBuilder};
+use keylane_testkit::scenario::{boxed, by_key};
 use keylane_testkit::{Act, Gate};
 use testkit_servers::Kafka;
 use testkit_servers::proxy::{Direction, Proxy};
@@ -247,4 +249,30 @@ async fn received_without_commits(
     source.confirm().await.expect("all is committed");
     source.close().await.expect("it is closed");
     count
+}
+
+/// Nothing listens at the address. The source says so soon: not only when a broker that is reached
+/// would be too slow, after ten seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_address_is_the_last_error_soon() {
+    show_log();
+    let orders = by_key()
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
+        .expect("a dispatcher");
+    // A port of this machine at which nothing listens.
+    let source = KafkaSource::builder("127.0.0.1:1", "billing").topic("orders");
+    let began = Instant::now();
+    let intake = orders.consume(source.build().expect("a source"));
+    let intake = intake.expect("an intake");
+    until("the error is there", async || {
+        intake.stats().last_error.is_some()
+    })
+    .await;
+    let took = began.elapsed();
+    let why = intake.stats().last_error.unwrap_or_default();
+    assert!(why.contains("no broker answers at 127.0.0.1:1"), "{why}");
+    println!("measured: the error came after {took:?}");
+    assert!(took < Duration::from_secs(9), "{took:?}");
+    intake.stop().await;
 }

@@ -147,6 +147,10 @@ impl System for List {
         format!("list {}", String::from_utf8_lossy(&self.settings.list))
     }
 
+    fn describe(&self, id: &HandOut) -> String {
+        format!("token {}", id.token)
+    }
+
     fn features(&self) -> Features {
         let features = Features::new()
             .survives_restart()

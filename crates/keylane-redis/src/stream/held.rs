@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use keylane_leases::Lease;
-use keylane_source::{
-    Deliveries, Delivery, Generation, Outcome, RawMessage, Settlement, SourceError,
-};
+use keylane_source::{Deliveries, Generation, Outcome, RawMessage, Settlement, SourceError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::core::Flow;
@@ -16,6 +14,7 @@ use super::counts::Counters;
 use super::guard::Starts;
 use super::id::EntryId;
 use super::lease::{StreamLease, TenureId};
+use super::origin::delivery;
 use super::position::StreamPosition;
 use super::settle::StreamOutbox;
 use super::worker::{Entry, Gained, Order, Task};
@@ -287,7 +286,7 @@ impl HeldStreams {
                     generation,
                     id,
                 };
-                let delivery = Delivery::raw(entry.message, position).generation(generation);
+                let delivery = delivery(entry.message, position).generation(generation);
                 into.push(delivery.attempts(entry.attempts));
                 most -= 1;
                 left -= 1;

@@ -1,7 +1,7 @@
 //! The origin of a message, in its id and its position.
 
 use bytes::{Bytes, BytesMut};
-use keylane_source::RawMessage;
+use keylane_source::{Delivery, RawMessage};
 
 use super::id::EntryId;
 
@@ -35,6 +35,18 @@ impl Origin {
     }
 }
 
+/// Returns the delivery of a message. The log shows the id of the message only if its producer has
+/// set it: otherwise it is the entry, which the position has already.
+pub(super) fn delivery<P>(message: RawMessage, position: P) -> Delivery<RawMessage, P> {
+    let entry = message.position.as_deref().unwrap_or_default();
+    let id = message.id.as_deref().unwrap_or_default();
+    if entry.ends_with(id) {
+        let bytes = message.size();
+        return Delivery::new(message, position).bytes(bytes);
+    }
+    Delivery::raw(message, position)
+}
+
 /// Returns the fencing token in the position of a message.
 pub(super) fn token(message: &RawMessage) -> Option<u64> {
     let position = message.position.as_deref()?;
@@ -56,5 +68,9 @@ mod tests {
         assert_eq!(token(&message), None);
         message.position = Some(position);
         assert_eq!(token(&message), Some(17));
+        message.id = Some(id);
+        assert_eq!(delivery(message.clone(), 1).id, None);
+        message.id = Some("order-4711".into());
+        assert_eq!(delivery(message, 1).id.as_deref(), Some("order-4711"));
     }
 }

@@ -128,7 +128,10 @@ impl Reader<'_> {
         let entry = |(id, found): (EntryId, Found)| {
             let of_fields = found.fields.iter();
             let bytes = of_fields.map(|(name, value)| name.len() + value.len());
-            self.worker.config.strays.look(&place.stream, fields, &found.fields);
+            self.worker
+                .config
+                .strays
+                .look(&place.stream, fields, &found.fields);
             let starts = &self.worker.starts;
             let attempts = starts.count(place.number, id, found.attempts);
             Entry {

@@ -349,6 +349,12 @@ impl Source for StreamSource {
         format!("redis streams {}{more} as {group}", names.join(", "))
     }
 
+    fn describe(&self, position: &StreamPosition) -> String {
+        let stream = self.config.settings.streams.get(position.stream());
+        let stream = stream.map(|name| String::from_utf8_lossy(name));
+        format!("{}/{}", stream.unwrap_or_default(), position.id)
+    }
+
     fn features(&self) -> Features {
         let features = Features::new()
             .survives_restart()

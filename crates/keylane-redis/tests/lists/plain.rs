@@ -10,7 +10,8 @@ use keylane::source::{RawLetter, RawLetterSink, RawMessage};
 use keylane::{OnExhausted, Retry};
 use keylane_redis::{ErrorKind, ListBuilder, ListKey, ListQueue};
 use keylane_spool::Spool;
-use keylane_testkit::scenario::{boxed, by_key};
+use keylane_testkit::Lines;
+use keylane_testkit::scenario::{boxed, by_key, give_up};
 use testkit_servers::RedisKind;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -361,4 +362,20 @@ fn a_message_is_pushed_once_from_each_runtime() {
     push_from_each(async |message| queue.push(&message).await);
     let status = first.block_on(queue.status()).unwrap();
     assert_eq!(status.waiting, PUSHES);
+}
+
+#[tokio::test]
+async fn the_lines_about_an_element_name_it() {
+    let list = List::new("lines").await;
+    let queue = list.builder().build().unwrap();
+    let mut message = RawMessage::new("250").key("user-7");
+    message.id = Some("order-4711".into());
+    queue.push(&message).await.unwrap();
+    let lines = Lines::new();
+    let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
+    // On one thread, so that all of it is logged to these lines.
+    let _on = tracing::subscriber::set_default(subscriber.finish());
+    give_up(queue.source(), 1).await;
+    lines.assert_named(&format!("source=list {} position=token ", list.name));
+    lines.assert_named(" id=order-4711 attempt");
 }

@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use keylane::source::{Deliveries, Source as _};
 use keylane_redis::StreamSource;
+use keylane_testkit::Lines;
+use keylane_testkit::scenario::give_up;
 use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::Instant;
@@ -83,5 +85,31 @@ async fn both_versions_of_the_protocol_are_understood() {
             assert_eq!(client.pending(&name, "g").await.len(), left);
             source.0.close().await.unwrap();
         }
+    }
+}
+
+#[tokio::test]
+async fn the_lines_about_an_entry_name_it() {
+    let server = shared(RedisKind::Redis7).await;
+    let (client, name) = (Client::to(&server).await, new_name("lines"));
+    let lines = Lines::new();
+    let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
+    // On one thread, so that all of it is logged to these lines.
+    let _on = tracing::subscriber::set_default(subscriber.finish());
+    for (fields, id) in [("id", "o-1"), ("other", "")] {
+        let name = format!("{name}-{fields}");
+        let add = ["XADD", &name, "*", "key", "7", fields, "o-1"];
+        let entry: String = client.run(&add).await;
+        let source = builder(&server.url(), "g").stream(name.clone());
+        give_up(source.build().unwrap(), 1).await;
+        let position = format!("source=redis streams {name} as g position={name}/{entry}");
+        let about = lines.with(&position);
+        assert_eq!(about.len(), 3, "{:#?}", lines.all());
+        // The entry is no id of the producer.
+        let id = match id {
+            "" => format!("{position} attempt"),
+            id => format!("{position} id={id} attempt"),
+        };
+        assert!(about.iter().all(|line| line.contains(&id)), "{about:#?}");
     }
 }

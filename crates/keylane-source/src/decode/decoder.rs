@@ -14,7 +14,7 @@ use super::letter::RawLetter;
 use super::position::DecodedPosition;
 use super::table::{Blocked, Table};
 use crate::BoxError;
-use crate::{Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Settlement, Source};
+use crate::{Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Settlement};
 
 /// A message as the inner source has handed it over.
 type Raw<P> = Delivery<RawMessage, P>;
@@ -23,6 +23,8 @@ type Raw<P> = Delivery<RawMessage, P>;
 pub(crate) struct Decoder<S, P, M, F> {
     pub(super) inner: Inner<S>,
     decode: F,
+    /// Says where a message is: a method of the inner source.
+    describe: fn(&S, &P) -> String,
     pub(super) name: String,
     pub(super) features: Features,
     pub(super) hasher: RandomState,
@@ -48,10 +50,16 @@ pub(crate) struct Decoder<S, P, M, F> {
 }
 
 impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
-    pub(crate) fn new(source: S, name: String, features: Features, decode: F) -> Self {
+    pub(crate) fn new(
+        source: S,
+        (name, features): (String, Features),
+        describe: fn(&S, &P) -> String,
+        decode: F,
+    ) -> Self {
         let now = clock::now();
         Self {
             decode,
+            describe,
             name,
             features,
             inner: Inner::new(source),
@@ -203,7 +211,6 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
 
 impl<S, P, M, F> Decoder<S, P, M, F>
 where
-    S: Source<Position = P>,
     P: Clone + PartialEq,
     F: Fn(&RawMessage) -> Result<M, BoxError>,
 {
@@ -273,7 +280,7 @@ where
                 into.push(delivery.bytes(bytes as usize));
             }
             Err(error) => {
-                let place = self.inner.look(|source| source.describe(&position));
+                let place = self.inner.look(|source| (self.describe)(source, &position));
                 let letter = RawLetter::new(raw, error, self.name.clone());
                 let letter = Undecodable::new(position, generation, attempts, letter);
                 let letter = letter.named(place, id);

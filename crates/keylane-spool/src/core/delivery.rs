@@ -12,6 +12,7 @@ use super::in_flight::InFlight;
 use super::moment::Moment;
 use super::planner::{self, plan};
 use super::{Core, Stage};
+use crate::id::MessageId;
 use crate::message::Spooled;
 use crate::policy::Persist;
 use crate::refused::Refused;
@@ -39,10 +40,14 @@ pub(crate) enum Landing {
 }
 
 /// The health of the sink or of the dead letters, and its change.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Landed {
     pub(crate) place: &'static str,
     pub(crate) change: Change,
+    /// The messages that the sink has just refused.
+    pub(crate) refused: Vec<MessageId>,
+    /// Whether their keys halt. Otherwise they become dead letters.
+    pub(crate) halts: bool,
 }
 
 /// The next step of the driver.
@@ -207,22 +212,34 @@ impl Core {
             return Landed {
                 place: "",
                 change: Change::None,
+                refused: Vec::new(),
+                halts: false,
             };
         };
         let mut flight = self.flights.swap_remove(place);
-        match flight.entries.pop_if(|_| flight.is_letter) {
-            Some(entry) => Landed {
-                place: "dead letters",
-                change: self.land_letter(entry, landing, at),
-            },
-            None => Landed {
-                place: "sink",
-                change: self.land_batch(flight.entries, landing, at),
-            },
+        let (halts, mut refused) = (self.settings.halts, Vec::new());
+        let (place, change) = match flight.entries.pop_if(|_| flight.is_letter) {
+            Some(entry) => ("dead letters", self.land_letter(entry, landing, at)),
+            None => {
+                let change = self.land_batch(flight.entries, landing, at, &mut refused);
+                ("sink", change)
+            }
+        };
+        Landed {
+            place,
+            change,
+            refused,
+            halts,
         }
     }
 
-    fn land_batch(&mut self, entries: Vec<Entry>, landing: Landing, at: Moment) -> Change {
+    fn land_batch(
+        &mut self,
+        entries: Vec<Entry>,
+        landing: Landing,
+        at: Moment,
+        refused: &mut Vec<MessageId>,
+    ) -> Change {
         let (fates, one_by_one, error) = match landing {
             Landing::Written => {
                 for entry in &entries {
@@ -254,7 +271,10 @@ impl Core {
                         self.one_by_one_upto = self.one_by_one_upto.max(entry.sequence());
                     }
                 }
-                Fate::Refused => entry.refused = Some(Arc::clone(&error)),
+                Fate::Refused => {
+                    entry.refused = Some(Arc::clone(&error));
+                    refused.push(entry.message.id);
+                }
             }
             passed.insert(entry.key().clone());
             self.line.put(entry);

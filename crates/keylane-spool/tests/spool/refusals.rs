@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane_spool::{BoxError, FlushError, OnRefused, Refused, Spool};
+use keylane_testkit::Lines;
 
 use crate::support::{Act, Scripted, check_sums, text};
 
@@ -205,4 +206,36 @@ async fn letters_are_written_while_the_sink_fails() {
     let mut written = sink.written();
     written.sort();
     assert_eq!(written, ["a=1", "c=0"]);
+}
+
+/// The line has the id, by which the message is found at its producer and in the letters.
+#[tokio::test(start_paused = true)]
+async fn a_refused_message_is_logged_with_its_id() {
+    let lines = Lines::new();
+    let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
+    let _on = tracing::subscriber::set_default(subscriber.finish());
+    let letters = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&letters);
+    let to_letters = OnRefused::dead_letter(move |refused: Refused| {
+        kept.lock().unwrap().push(refused.message.id);
+        async { Ok::<(), BoxError>(()) }
+    });
+    let mut ids = Vec::new();
+    for on_refused in [OnRefused::Halt, to_letters] {
+        let sink = Scripted::new([Act::Refuse(vec![0])]);
+        let spool = Spool::builder(sink).on_refused(on_refused);
+        let spool = spool.batch(1, 1 << 20, MS).open().await.unwrap();
+        spool.push("a", "bad").await.unwrap();
+        let _ = spool.flush().await;
+        ids.extend(spool.skip("a").map(|halted| halted.id));
+        spool.close().await;
+    }
+    ids.append(&mut letters.lock().unwrap());
+    let logged = lines.with("the sink refused a message");
+    let fates = ["ERROR", "its key halts", "WARN", "it becomes a dead letter"];
+    assert_eq!((logged.len(), ids.len()), (2, 2), "{:?}", lines.all());
+    for ((line, id), fate) in logged.iter().zip(ids).zip(fates.chunks(2)) {
+        assert!(line.contains(&format!("id={id} ")), "{line}");
+        assert!(fate.iter().all(|text| line.contains(text)), "{line}");
+    }
 }

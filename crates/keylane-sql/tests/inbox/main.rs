@@ -19,6 +19,7 @@ mod keyless;
 mod leaving;
 mod letters;
 mod limits;
+mod lines;
 mod listening;
 mod plans;
 mod plans_mariadb;

@@ -37,7 +37,7 @@ fn lock(seen: &Mutex<Seen>) -> std::sync::MutexGuard<'_, Seen> {
 
 /// Runs until the dispatcher is inactive, or has ended.
 async fn watchdog<T: Spec>(engine: Arc<Engine<T>>, seen: Arc<Mutex<Seen>>, nudge: Nudge) {
-    let tick = engine.watchdog_tick();
+    let tick = tick_of(&engine);
     let now = clock::now();
     let since_tick = engine.since_tick(now, tick);
     let last = engine
@@ -59,10 +59,10 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>, seen: Arc<Mutex<Seen>>, nudge
         let stuck = {
             let mut seen = lock(&seen);
             seen.lateness.ticked();
-            engine.look_at_polls(&mut seen.polls)
+            look_at_polls(&engine, &mut seen.polls)
         };
         for stuck in stuck {
-            engine.report_stuck(stuck, false);
+            report(&engine, stuck, false);
         }
         engine.full_for(clock::now());
         let now = engine.clocks.stamp(clock::now());
@@ -76,6 +76,54 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>, seen: Arc<Mutex<Seen>>, nudge
             engine.probe.progress.set_blocked(None);
             return;
         }
+    }
+}
+
+/// The time from one tick to the next.
+fn tick_of<T: Spec>(engine: &Engine<T>) -> Duration {
+    (engine.settings.stuck_after / 4).max(Duration::from_millis(1))
+}
+
+/// Looks for handlers that block all threads of the runtime, so that the task does not tick. Runs
+/// on a thread outside the runtime.
+fn look_from_outside<T: Spec>(engine: &Engine<T>, seen: &Mutex<Seen>) {
+    let stuck = {
+        let mut seen = lock(seen);
+        if !seen.lateness.is_late() {
+            return;
+        }
+        look_at_polls(engine, &mut seen.polls)
+    };
+    for stuck in stuck {
+        report(engine, stuck, true);
+    }
+}
+
+/// Returns the polls that block their threads, each once. The health of the engine knows all of them.
+fn look_at_polls<T: Spec>(engine: &Engine<T>, polls: &mut StuckPolls) -> Vec<StuckPoll> {
+    let stuck = polls.look(engine.id(), clock::now(), engine.settings.stuck_after);
+    engine.probe.progress.set_blocked(polls.blocked());
+    stuck
+}
+
+/// `is_alone`: the runtime has run nothing else meanwhile.
+fn report<T: Spec>(engine: &Engine<T>, StuckPoll { hash, lasted }: StuckPoll, is_alone: bool) {
+    engine.probe.counters.stuck.add(1);
+    let key = || engine.table.lanes.key_of(hash);
+    engine.probe.notify_stuck(key, lasted);
+    let key = engine.table.shown_by_hash(hash);
+    match is_alone {
+        false => tracing::warn!(
+            target: "keylane",
+            %key, elapsed = ?lasted,
+            "a handler blocks its thread; move blocking work to `spawn_blocking`"
+        ),
+        true => tracing::error!(
+            target: "keylane",
+            %key, elapsed = ?lasted,
+            "a handler blocks its thread, and no other thread of the runtime is free, so nothing \
+             else runs; move blocking work to `spawn_blocking`"
+        ),
     }
 }
 
@@ -97,58 +145,11 @@ impl<T: Spec> Engine<T> {
         if self.shutdown.stage() < Stage::Ended && self.probe.watchdog.wake() {
             let (seen, engine) = (Arc::default(), Arc::clone(self));
             let seen_outside = Arc::clone(&seen);
-            let look = move || engine.look_from_outside(&seen_outside);
+            let look = move || look_from_outside(&engine, &seen_outside);
             // Not by the task: it may never run.
-            let nudge = Nudge::every(&self.probe.runtime, self.watchdog_tick(), look);
+            let nudge = Nudge::every(&self.probe.runtime, tick_of(self), look);
             let watchdog = watchdog(Arc::clone(self), seen, nudge);
             rt::spawn_watchdog(&self.probe.runtime, watchdog);
-        }
-    }
-
-    fn watchdog_tick(&self) -> Duration {
-        (self.settings.stuck_after / 4).max(Duration::from_millis(1))
-    }
-
-    /// Looks for handlers that block all threads of the runtime, so that the task does not tick.
-    /// Runs on a thread outside the runtime.
-    fn look_from_outside(&self, seen: &Mutex<Seen>) {
-        let stuck = {
-            let mut seen = lock(seen);
-            if !seen.lateness.is_late() {
-                return;
-            }
-            self.look_at_polls(&mut seen.polls)
-        };
-        for stuck in stuck {
-            self.report_stuck(stuck, true);
-        }
-    }
-
-    /// Returns the polls that block their threads, each once. Its health knows all of them.
-    fn look_at_polls(&self, polls: &mut StuckPolls) -> Vec<StuckPoll> {
-        let stuck = polls.look(self.id(), clock::now(), self.settings.stuck_after);
-        self.probe.progress.set_blocked(polls.blocked());
-        stuck
-    }
-
-    /// `is_alone`: the runtime has run nothing else meanwhile.
-    fn report_stuck(&self, StuckPoll { hash, lasted }: StuckPoll, is_alone: bool) {
-        self.probe.counters.stuck.add(1);
-        let key = || self.table.lanes.key_of(hash);
-        self.probe.notify_stuck(key, lasted);
-        let key = self.table.shown_by_hash(hash);
-        match is_alone {
-            false => tracing::warn!(
-                target: "keylane",
-                %key, elapsed = ?lasted,
-                "a handler blocks its thread; move blocking work to `spawn_blocking`"
-            ),
-            true => tracing::error!(
-                target: "keylane",
-                %key, elapsed = ?lasted,
-                "a handler blocks its thread, and no other thread of the runtime is free, so \
-                 nothing else runs; move blocking work to `spawn_blocking`"
-            ),
         }
     }
 

@@ -19,8 +19,8 @@ pub(crate) use stats::Counters;
 pub use stats::Stats;
 
 pub(crate) mod facade;
-pub(crate) mod names;
 pub(crate) mod message_line;
+pub(crate) mod names;
 pub(crate) mod trace;
 
 mod hot_key;

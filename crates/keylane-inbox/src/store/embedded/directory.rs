@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keylane_disk::{self, Place, Watch};
 
@@ -26,8 +26,9 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Locks the directory, and creates the missing files of a new inbox.
-    pub(super) fn open(path: &Path, create: bool) -> Result<Self, OpenError> {
+    /// Locks the directory, and creates the missing files of a new inbox. Waits this long for the
+    /// lock.
+    pub(super) fn open(path: &Path, create: bool, wait: Duration) -> Result<Self, OpenError> {
         if path.as_os_str().is_empty() {
             return Err(OpenError::Unnamed);
         }
@@ -57,7 +58,7 @@ impl Directory {
             check_empty(path)?;
         }
         let directory = Self {
-            lock: lock(path)?,
+            lock: lock(path, wait)?,
             path: path.clone(),
         };
         directory.prepare()?;
@@ -184,22 +185,21 @@ fn is_target(name: &str) -> bool {
     name == MARKER || name == DATABASE
 }
 
-/// How often to look again at a locked directory, and after which time.
-const LOOKS: usize = 5;
+/// The pause before the next look at a locked directory.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 
-fn lock(directory: &Path) -> Result<Place, OpenError> {
+fn lock(directory: &Path, wait: Duration) -> Result<Place, OpenError> {
     let path = directory.join(LOCK);
     let file = OpenOptions::new().create(true).append(true).open(&path);
     let file = file.map_err(|error| OpenError::of(&path, error))?;
+    let began = Instant::now();
     let mut locked = file.try_lock();
-    for _ in 0..LOOKS {
-        // A child process that is just starting has our files for a moment, including those just
-        // closed.
-        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+    while matches!(locked, Err(TryLockError::WouldBlock)) {
+        let left = wait.saturating_sub(began.elapsed());
+        if left.is_zero() {
             break;
         }
-        std::thread::sleep(LOOK_AFTER);
+        std::thread::sleep(left.min(LOOK_AFTER));
         locked = file.try_lock();
     }
     match locked {

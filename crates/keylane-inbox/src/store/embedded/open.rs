@@ -33,7 +33,7 @@ const SLOTS: u32 = 4_096;
 /// Opens a directory: its lock, its marks, its database; then compares the two.
 pub(super) fn directory(path: &Path, settings: Settings) -> Result<Inner, OpenError> {
     settings.check()?;
-    let directory = Directory::open(path, settings.create)?;
+    let directory = Directory::open(path, settings.create, settings.wait_for_lock)?;
     let (place, starts) = (directory.database(), directory.starts());
     let marks = open_marks(&starts)?;
     let watch = Arc::default();

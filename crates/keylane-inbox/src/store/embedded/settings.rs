@@ -30,6 +30,9 @@ pub struct Settings {
     pub sync: SyncMode,
     /// Create the inbox if there is none. Default: yes.
     pub create: bool,
+    /// How long to wait for the directory while another process, or another inbox of this one, has
+    /// it open. Default: 100 milliseconds.
+    pub wait_for_lock: Duration,
     /// Verify the checksum of every page when the inbox is opened. Default: yes.
     pub check_on_open: bool,
     /// Two syncs for each commit; in return, opening after a crash does not read the whole file.
@@ -71,6 +74,7 @@ impl Default for Settings {
         Self {
             sync: SyncMode::LosesNothing,
             create: true,
+            wait_for_lock: Duration::from_millis(100),
             check_on_open: true,
             fast_recovery: false,
             cache_bytes: 64 << 20,
@@ -97,6 +101,8 @@ impl Settings {
     const MOST_QUEUE_BYTES: usize = 1 << 40;
     /// A longer wait is not a group any more but a stop.
     const MOST_LINGER: Duration = Duration::from_secs(60);
+    /// It takes a thread that long.
+    const MOST_WAIT_FOR_LOCK: Duration = Duration::from_secs(60 * 60);
 
     pub(super) fn check(&self) -> Result<(), OpenError> {
         let is_never = self.sync == SyncMode::LosesUpTo(Duration::ZERO);
@@ -113,8 +119,7 @@ impl Settings {
                 return Err(OpenError::Zero(setting));
             }
         }
-        let linger = usize::try_from(self.linger.as_millis()).unwrap_or(usize::MAX);
-        let most_linger = Self::MOST_LINGER.as_millis() as usize;
+        let millis = |time: Duration| usize::try_from(time.as_millis()).unwrap_or(usize::MAX);
         for (setting, value, limit) in [
             ("key_bytes", self.key_bytes, Limits::MOST_KEY_BYTES),
             (
@@ -128,7 +133,16 @@ impl Settings {
                 Limits::MOST_HEADERS_BYTES,
             ),
             ("queue_bytes", self.queue_bytes, Self::MOST_QUEUE_BYTES),
-            ("linger (in ms)", linger, most_linger),
+            (
+                "linger (in ms)",
+                millis(self.linger),
+                millis(Self::MOST_LINGER),
+            ),
+            (
+                "wait_for_lock (in ms)",
+                millis(self.wait_for_lock),
+                millis(Self::MOST_WAIT_FOR_LOCK),
+            ),
         ] {
             if value > limit {
                 return Err(OpenError::TooLarge { setting, limit });

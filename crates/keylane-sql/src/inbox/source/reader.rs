@@ -190,6 +190,10 @@ impl Source for SqlSource {
         "inbox".to_owned()
     }
 
+    fn describe(&self, position: &SqlPosition) -> String {
+        format!("sequence {}", position.sequence)
+    }
+
     fn features(&self) -> Features {
         Features::new()
             .nack()
@@ -673,7 +677,9 @@ impl SqlSource {
         let sequence = position.sequence;
         tracing::error!(
             target: "keylane",
-            sequence, error = WHY,
+            source = %self.name(),
+            position = %self.describe(position),
+            error = WHY,
             "the message becomes a dead letter"
         );
         let dead = Dead {

@@ -13,9 +13,9 @@ impl<K, M, E, F, S> Builder<K, M, E, F, S> {
     /// set, and what it has just sent or decided may wait for it. Use `spawn_blocking` and await
     /// that.
     ///
-    /// It can stop all timers and sockets of a runtime, though other workers sleep: Tokio wakes none
-    /// of them to wait in the place of the blocked one. So while the dispatcher is active, a thread
-    /// outside the runtime wakes one four times in each `limit`, and the runtime goes on. If
+    /// It can stop all timers and sockets of a runtime, though other workers sleep: Tokio wakes
+    /// none of them to wait in the place of the blocked one. So while the dispatcher is active, a
+    /// thread outside the runtime wakes one four times in each `limit`, and the runtime goes on. If
     /// handlers block all workers, or the only thread of a current-thread runtime, that thread
     /// reports them, within twice the `limit`: as an error in the log, because nothing else runs.
     ///

@@ -1,7 +1,7 @@
 //! Lines of the log about messages, which the drivers of their sources write.
 
+use keylane_rt::atomic::Ordering;
 use keylane_rt::lock;
-use keylane_rt::unwind::shielded;
 use tracing::Level;
 
 use super::{SourceSlot, Sources};
@@ -50,18 +50,9 @@ impl Sources {
             Some(outbox) => {
                 outbox.news.lines.push((at.slot, line));
                 outbox.news.is_urgent = true;
-                self.unread
-                    .store(true, keylane_rt::atomic::Ordering::Relaxed);
+                self.unread.store(true, Ordering::Relaxed);
                 None
             }
         }
-    }
-}
-
-/// The driver is gone: writes what it has not read.
-pub(super) fn write_unread(lines: &[(u32, MessageLine)]) {
-    for (_, line) in lines {
-        // The subscriber is the user's.
-        shielded(|| line.write(None));
     }
 }
