@@ -6,7 +6,7 @@ use keylane::Bytes;
 use serde_json::{Value, json};
 
 use crate::served::{Served, Work};
-use crate::support::until;
+use testkit_browser::until;
 
 fn plain() -> Served {
     Served::start(|console| console)

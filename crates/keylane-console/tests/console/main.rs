@@ -13,10 +13,3 @@ mod actions;
 mod page;
 
 mod sources;
-
-// HTTP as text and a driven browser, as the example `orders` has them for its page.
-#[path = "../../../../examples/orders/tests/support/mod.rs"]
-mod support;
-
-#[path = "../../../../examples/orders/tests/page/browser.rs"]
-mod browser;

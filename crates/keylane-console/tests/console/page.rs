@@ -5,9 +5,9 @@ use std::path::Path;
 use keylane_console::Action;
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
 use crate::served::{Served, Work};
-use crate::support::until;
+use testkit_browser::Browser;
+use testkit_browser::until;
 
 /// Keys that would do something if they were taken for anything but text.
 fn hostile() -> Vec<String> {

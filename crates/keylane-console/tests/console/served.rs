@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use crate::support::{Answer, Request, until};
+use testkit_browser::{Answer, Request, until};
 
 /// Where the console is nested.
 pub(crate) const AT: &str = "/ops/console";
