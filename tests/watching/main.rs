@@ -7,5 +7,6 @@
 
 mod events;
 mod hottest;
+mod lane;
 mod rest;
 mod support;

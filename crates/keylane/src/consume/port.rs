@@ -6,7 +6,8 @@ use keylane_rt::Arc;
 use keylane_source::Outcome;
 
 use crate::engine::{
-    Engine, GuardedStarts, LetterRequest, Registration, Revoked, SlotGuard, SourceSlot,
+    Engine, GuardedStarts, LetterRequest, OriginsRequest, Registration, Revoked, SlotGuard,
+    SourceSlot,
 };
 use crate::error::ConsumeError;
 use crate::types::{Spec, Types};
@@ -107,6 +108,12 @@ impl<T: Spec> EnginePort<T> {
     ) -> Poll<()> {
         let sources = &self.engine.sources;
         sources.poll_news(self.source(), least, settled, letters, cx)
+    }
+
+    /// Takes the questions for origins that are to be answered.
+    #[inline]
+    pub(super) fn take_origins(&self) -> Vec<OriginsRequest> {
+        self.engine.sources.take_origins(self.source())
     }
 
     /// Waits for the end of the dispatcher.

@@ -158,7 +158,9 @@ mod slow_path;
 pub(crate) use slow_path::GuardedStarts;
 
 mod sources;
-pub(crate) use sources::{LetterRequest, NotKept, Registration, Revoked, SlotGuard, SourceSlot};
+pub(crate) use sources::{
+    LetterRequest, NotKept, OriginsRequest, Registration, Revoked, SlotGuard, SourceSlot,
+};
 
 mod leases;
 

@@ -8,6 +8,8 @@
 //! | `trace` | spans, and how keys look in them |
 //! | `hot_key` | what a query for hot keys returns |
 //! | `hot_keys` | the tables of candidates behind that query |
+//! | `times` | how long messages wait and attempts last |
+//! | `failed` | the attempts that failed last |
 //! | `stuck` | finds polls that block their thread |
 //! | `watchdog` | whether the task that looks for them runs |
 
@@ -22,6 +24,13 @@ mod hot_key;
 pub use hot_key::{HotBy, HotKey};
 
 pub(crate) mod hot_keys;
+
+mod times;
+pub(crate) use times::Timekeeper;
+pub use times::{Measuring, Spread, Times};
+
+mod failed;
+pub(crate) use failed::FailedAttempts;
 
 mod stuck;
 pub(crate) use stuck::{PollMark, StuckPolls};

@@ -63,6 +63,9 @@ impl<T: Spec> Failures<T> {
             }
         };
         self.count_failure(key.as_ref(), hash, attempt, &failure);
+        if key.is_some() {
+            self.probe.failed.record(hash, attempt, why(&failure));
+        }
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
             self.warn_given_up(key.as_ref(), hash, attempt, DISCARDED);

@@ -8,6 +8,8 @@
 //! its tally, so a driver that is behind gets its settlements in batches. A driver that could take
 //! next to nothing in anyway asks for a batch of some size, and comes by itself after a while.
 
+mod origins;
+
 mod revoked;
 
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use keylane_rt::atomic::{AtomicBool, Ordering};
 use keylane_rt::unwind::shielded;
 use keylane_rt::{Mutex, lock, oneshot};
 use keylane_source::{LetterCause, Outcome, StartLater};
+
+use crate::lane::MessageOrigin;
 
 /// Is told of attempts before they start, by slot, where a source counts them.
 pub(crate) trait SlotGuard: Send + Sync {
@@ -46,6 +50,8 @@ pub(crate) struct Sources {
     /// Whether any source was ever consumed. Relaxed, without a partner: the first message of a
     /// source comes after it was set.
     used: AtomicBool,
+    /// Whether any driver has a question for origins to answer.
+    asked: AtomicBool,
     /// Whether the messages of a lane become one by the user's function.
     merges: bool,
 }
@@ -55,6 +61,7 @@ pub(crate) struct Sources {
 struct Outbox {
     settled: Vec<(u32, Outcome)>,
     letters: Vec<LetterRequest>,
+    origins: Vec<OriginsRequest>,
     waker: Option<Waker>,
     /// How many settlements the driver waits for.
     least: usize,
@@ -71,6 +78,13 @@ pub(crate) struct LetterRequest {
     pub(crate) why: String,
     /// Whether it is durable now.
     pub(crate) done: oneshot::Sender<Result<(), NotKept>>,
+}
+
+/// A question for the origins of some messages.
+pub(crate) struct OriginsRequest {
+    pub(crate) slots: Vec<u32>,
+    /// In the order of the slots.
+    pub(crate) done: oneshot::Sender<Vec<Option<MessageOrigin>>>,
 }
 
 /// Why a source does not have a dead letter.
@@ -398,6 +412,6 @@ impl Outbox {
     }
 
     fn has_news(&self) -> bool {
-        self.settled.len() >= self.least || !self.letters.is_empty()
+        self.settled.len() >= self.least || !self.letters.is_empty() || !self.origins.is_empty()
     }
 }
