@@ -226,7 +226,8 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends the browser when it is asked to, and would leave it behind if it were killed.
+        // The driver ends the browser when it is asked to, and would leave it behind if it were
+        // killed.
         if !self.session.is_empty() && !std::thread::panicking() {
             self.ask("DELETE", &self.session.clone(), &json!({}));
         } else if !self.session.is_empty() {

@@ -13,3 +13,11 @@ mod actions;
 mod page;
 
 mod sources;
+
+mod shelf;
+
+mod letters;
+
+mod lane;
+
+mod keyboard;

@@ -209,15 +209,6 @@ impl Stream {
         }
     }
 
-    /// Reads an event without looking at it.
-    pub(crate) fn skip(&mut self) {
-        let mut line = String::new();
-        while !line.starts_with("data: ") {
-            line.clear();
-            assert!(matches!(self.0.read_line(&mut line), Ok(1..)));
-        }
-    }
-
     /// Reads until an event is so.
     pub(crate) fn until(&mut self, is_so: impl Fn(&Value) -> bool) -> Value {
         loop {
