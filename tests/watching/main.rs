@@ -8,5 +8,6 @@
 mod events;
 mod health;
 mod hottest;
+mod lane;
 mod rest;
 mod support;

@@ -2,12 +2,15 @@
 //! behind `--` it ends by itself after so many seconds.
 //!
 //! Orders of some hundred users. Some users are slow, one user's orders fail and are tried again,
-//! and one user's lane is halted. All actions are allowed: resume it, or skip its first order.
+//! and one user's lane is halted. All actions are allowed: resume it, skip its first order, or
+//! replace it. Payments come from an inbox, and some of them become dead letters: redrive them.
 
 use std::time::Duration;
 
+use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted, Retry};
-use keylane_console::{Action, Console};
+use keylane_console::{Action, Console, View};
+use keylane_inbox::Inbox;
 use tokio::net::TcpListener;
 
 /// An order of a user; it is handled for so long.
@@ -30,8 +33,35 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         })?;
 
+    // An order that an operator types: how many milliseconds, and the user.
+    let view = View::of_keys().decode(|text: &str| {
+        let (takes, user) = text.split_once(' ').ok_or("write `20 declined`")?;
+        let takes = takes
+            .parse()
+            .map_err(|_| "the milliseconds are no number")?;
+        Ok::<_, &str>(Order {
+            user: user.to_owned(),
+            takes: Duration::from_millis(takes),
+        })
+    });
+
+    let directory = tempfile::tempdir()?;
+    let inbox = Inbox::open(directory.path().join("payments")).await?;
+    let payments = Dispatcher::key_by_opt(|payment: &RawMessage| payment.key.clone())
+        .on_exhausted(OnExhausted::AtSource)
+        .spawn(
+            async |payment: RawMessage| match payment.payload.ends_with(b"0}") {
+                true => Err("the bank does not answer"),
+                false => Ok(()),
+            },
+        )?;
+    let intake = payments.consume(inbox.source())?;
+
     let console = Console::builder()
-        .dispatcher("orders", &orders)
+        .dispatcher_with("orders", &orders, view)
+        .dispatcher("payments", &payments)
+        .intake("payments", &intake)
+        .letters("payments", inbox.letters())
         .allow(Action::ALL)
         .build()?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -58,6 +88,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             };
             if orders.send(order).await.is_err() {
                 break;
+            }
+            if n % 50 == 0 {
+                let payment = format!("{{\"cents\":{n}}}");
+                let key = format!("user-{}", n / 50 % 7);
+                if inbox.accept(key, payment).await.is_err() {
+                    break;
+                }
             }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

@@ -48,6 +48,7 @@ function write(element, text, chars) {
 function put(element, text) {
   if (element.textContent !== text) {
     element.textContent = text;
+    element.written = undefined;
   }
 }
 
@@ -62,6 +63,10 @@ function make(name, className, ...children) {
 
 const number = (value) => value.toLocaleString("en-US");
 const words = (name) => name.replaceAll("_", " ");
+
+function micros(us) {
+  return us < 1000 ? us + " µs" : us < 10000 ? (us / 1000).toFixed(1) + " ms" : time(us / 1000);
+}
 
 function time(ms) {
   if (ms < 1000) {
@@ -145,14 +150,16 @@ let life = null;
 let stream = null;
 let timer = null;
 
-// The address names the view: #overview, #lanes/<dispatcher>, #lane/<dispatcher>/<id>, #sources.
+// The address names the view: #overview, #lanes/<dispatcher>, #lane/<dispatcher>/<id>, #sources,
+// #letters/<store>, #letter/<store>/<id>, #leaders.
 function place() {
-  const [view, dispatcher, id] = location.hash.slice(1).split("/").map(decoded);
-  const known = ["overview", "lanes", "lane", "sources"];
-  const first = about?.dispatchers[0] ?? "";
+  const [view, name, id] = location.hash.slice(1).split("/").map(decoded);
+  const known = ["overview", "lanes", "lane", "sources", "letters", "letter", "leaders"];
+  const one = (names) => (names?.includes(name) ? name : names?.[0] ?? "");
   return {
     view: known.includes(view) ? view : "overview",
-    dispatcher: about?.dispatchers.includes(dispatcher) ? dispatcher : first,
+    dispatcher: one(about?.dispatchers),
+    store: one(about?.letters),
     id: id ?? "",
   };
 }
@@ -219,11 +226,11 @@ function go() {
   if (!about || document.hidden) {
     return;
   }
-  const { view, dispatcher, id } = place();
+  const { view, dispatcher, store, id } = place();
   show(view);
   notice("");
   for (const link of at("nav").querySelectorAll("a")) {
-    const isHere = link.hash === "#" + (view === "lane" ? "lanes" : view);
+    const isHere = link.hash === "#" + ({ lane: "lanes", letter: "letters" }[view] ?? view);
     link.toggleAttribute("aria-current", isHere);
     if (isHere) {
       link.setAttribute("aria-current", "page");
@@ -235,6 +242,14 @@ function go() {
   } else if (view === "lane") {
     at("back").href = address("lanes", dispatcher);
     openLane(dispatcher, id);
+  } else if (view === "letters") {
+    showStores(store);
+    loadLetters(null);
+    listen("feed", showFeed);
+  } else if (view === "letter") {
+    at("letters-back").href = address("letters", store);
+    openLetter(store, id);
+    listen("feed", showFeed);
   } else {
     listen("feed", showFeed);
   }
@@ -327,7 +342,7 @@ function dispatcherCard() {
   const name = make("h3", "name");
   const closed = make("span", "state warn", "closed");
   const link = make("a", "", "Its lanes");
-  const names = ["accepted per second", "done per second", "failed attempts per second", "waiting", "room left", "in flight", "given up"];
+  const names = ["accepted per second", "done per second", "failed attempts per second", "waiting", "room left", "in flight", "given up", "wait, median", "attempt, median"];
   const tiles = names.map(tile);
   const parts = REASONS.map((reason) => make("i", reason));
   const legend = REASONS.map((reason) => make("li", reason));
@@ -349,6 +364,10 @@ function dispatcherCard() {
     tiles[5].set(number(it.reasons.in_flight), "of " + number(it.concurrency_limit) + " at most");
     const lostOnes = it.dead_lettered + it.discarded + it.expired;
     tiles[6].set(number(lostOnes), number(it.dead_lettered) + " dead letters", lostOnes > 0);
+    [it.times.wait, it.times.attempt].forEach((times, index) => {
+      const note = times && "90 % " + micros(times.p90_us) + ", 99 % " + micros(times.p99_us) + ", most " + micros(times.most_us);
+      tiles[7 + index].set(times ? micros(times.p50_us) : "–", note ?? "of the last 10 s: none");
+    });
     REASONS.forEach((reason, index) => {
       const count = it.reasons[reason];
       const share = it.lanes === 0 ? 0 : (100 * count) / it.lanes;
@@ -364,6 +383,8 @@ function showFeed(body) {
   const indexed = body.dispatchers.map((it, index) => ({ ...it, index }));
   rows(at("dispatchers"), indexed, (it) => it.name, dispatcherCard);
   rows(at("intakes"), body.intakes, (it) => it.name, intakeCard);
+  rows(at("elections"), body.leaders, (it) => it.name, leaderCard);
+  showJob(body.letters.find((it) => it.name === place().store)?.job ?? null);
   draw();
   status("live", "up for " + time(body.up_ms));
 }
@@ -377,7 +398,9 @@ function intakeCard() {
   const tiles = names.map(tile);
   const error = make("p", "why");
   const parts = make("ul", "parts");
-  const card = make("article", "card", make("div", "head", name, state), make("dl", "tiles", ...tiles), error, parts);
+  const lags = make("ul", "lags");
+  lags.setAttribute("aria-label", "Parts, those in trouble first, then by their lag");
+  const card = make("article", "card", make("div", "head", name, state), make("dl", "tiles", ...tiles), error, parts, lags);
   card.show = (it) => {
     write(name, it.name);
     state.className = "state " + (it.state === "running" ? "" : "warn");
@@ -398,8 +421,238 @@ function intakeCard() {
       failed.push(make("li", "", "and " + number(it.more_parts) + " more parts"));
     }
     parts.replaceChildren(...failed);
+    const most = Math.max(1, ...it.parts.map((part) => part.lag ?? 0));
+    const shown = it.parts.map((part) => lagRow(part, most));
+    if (it.other_parts > 0) {
+      shown.push(make("li", "", "and " + number(it.other_parts) + " more parts"));
+    }
+    lags.replaceChildren(...shown);
   };
   return card;
+}
+
+function lagRow(part, most) {
+  const name = make("span", "name");
+  write(name, part.name);
+  const facts = [
+    part.lag === null ? "lag unknown" : "lag " + number(part.lag),
+    number(part.held) + " held",
+    number(part.beyond) + " settled above the frontier",
+  ];
+  if (part.frontier !== null) {
+    facts.push("frontier " + number(part.frontier));
+  }
+  if (part.is_paused) {
+    facts.push("paused");
+  }
+  const fill = make("i", "");
+  fill.style.width = (100 * (part.lag ?? 0)) / most + "%";
+  const bar = make("div", "bar", fill);
+  bar.setAttribute("aria-hidden", "true");
+  const row = make("li", "", name, " ", make("span", "soft", facts.join(", ")), bar);
+  if (part.trouble !== null) {
+    const trouble = make("div", "trouble");
+    write(trouble, part.trouble);
+    row.append(trouble);
+  }
+  return row;
+}
+
+// ---- leaders
+
+function leaderCard() {
+  const name = make("h3", "name");
+  const state = make("span", "state");
+  const leader = make("dd", "name");
+  const token = make("dd", "");
+  const facts = make("dl", "facts", make("div", "", make("dt", "", "leader"), leader), make("div", "", make("dt", "", "fencing token of the term"), token));
+  const card = make("article", "card", make("div", "head", name, state), facts);
+  card.show = (it) => {
+    write(name, it.name);
+    const isLed = it.leader !== null && !it.is_leaving;
+    state.className = "state " + (isLed ? "" : "warn");
+    put(state, it.leader === null ? "no leader is known" : it.is_leaving ? "is leaving" : "leads");
+    write(leader, it.leader ?? "–");
+    put(token, it.token ?? "–");
+  };
+  return card;
+}
+
+// ---- dead letters
+
+let letters = { store: "", filter: "", next: null };
+let letter = null;
+let loading = 0;
+let job = null;
+
+function maySend(action) {
+  return about.actions.includes(action);
+}
+
+function showStores(store) {
+  at("letter-tools").hidden = about.letters.length === 0;
+  at("store").replaceChildren(...about.letters.map((name) => new Option(name, name, false, name === store)));
+  at("store-field").hidden = about.letters.length < 2;
+  at("redrive-all").hidden = !maySend("redrive_letters");
+  at("purge-all").hidden = !maySend("purge_letters");
+  if (letters.store !== store) {
+    letters = { store, filter: "", next: null };
+    at("letter-filter").value = "";
+    job = null;
+  }
+}
+
+async function loadLetters(after) {
+  const mine = ++loading;
+  const { store } = letters;
+  if (store === "") {
+    rows(at("letter-rows"), [], (it) => it.id, letterCard);
+    at("letters-next").hidden = true;
+    return;
+  }
+  letters.filter = at("letter-filter").value.trim();
+  const query = { name: store, filter: letters.filter, ...(after === null ? {} : { after }) };
+  try {
+    const page = await ask("letters?" + new URLSearchParams(query));
+    if (mine !== loading) {
+      return;
+    }
+    letters.next = page.next;
+    rows(at("letter-rows"), page.letters, (it) => it.id, letterCard);
+    at("letters-next").hidden = page.next === null;
+  } catch (error) {
+    if (mine === loading) {
+      notice("The letters were not read: " + error.message);
+    }
+  }
+}
+
+function letterWhen(it) {
+  return it.at_ms === null ? "" : new Date(it.at_ms).toLocaleString();
+}
+
+function attempts(count) {
+  return number(count) + (count === 1 ? " attempt" : " attempts");
+}
+
+function letterCard() {
+  const link = make("a", "name");
+  const state = make("span", "state bad");
+  const facts = make("span", "soft");
+  const error = make("p", "why");
+  const payload = make("p", "why");
+  const card = make("li", "card", make("div", "head", link, state, facts), error, payload);
+  card.show = (it) => {
+    write(link, it.key ?? "(no key)");
+    link.href = address("letter", letters.store, it.id);
+    put(state, it.cause);
+    put(facts, [attempts(it.attempts), letterWhen(it)].filter(Boolean).join(", "));
+    write(error, it.error);
+    write(payload, it.payload.shown);
+  };
+  return card;
+}
+
+async function openLetter(store, id) {
+  const mine = ++loading;
+  letter = { store, id };
+  letters.store = store;
+  put(at("letter-acted"), "");
+  at("redrive-one").hidden = !maySend("redrive_letters");
+  at("purge-one").hidden = !maySend("purge_letters");
+  try {
+    const it = await ask("letter?" + new URLSearchParams({ name: store, id }));
+    if (mine === loading) {
+      showLetter(it);
+    }
+  } catch (error) {
+    if (mine === loading) {
+      notice("The letter was not read: " + error.message);
+    }
+  }
+}
+
+function showLetter(it) {
+  write(at("letter-key"), it.key ?? "(no key)");
+  const cause = make("span", "state bad", it.cause);
+  const payload = it.payload;
+  at("letter-facts").replaceChildren(
+    fact("store", letter.store),
+    fact("id", it.id),
+    fact("cause", cause),
+    fact("attempts", number(it.attempts)),
+    fact("since", letterWhen(it) || "–"),
+    fact("bytes", number(payload.bytes)),
+  );
+  write(at("letter-error"), it.error);
+  put(at("letter-form-name"), payload.form);
+  const isJson = payload.form === "json";
+  const text = isJson ? JSON.stringify(JSON.parse(payload.shown), null, 2) : payload.shown;
+  // Line ends are shown as such here.
+  const lines = text.split("\n").flatMap((line, index) => {
+    const end = index === 0 ? [] : ["\n"];
+    if (line === "") {
+      return end;
+    }
+    const shown = make("span", "");
+    write(shown, line);
+    return [...end, shown];
+  });
+  at("letter-payload").replaceChildren(...(text === "" ? ["(empty)"] : lines));
+  const headers = it.headers.map(([name, value]) => {
+    const [dt, dd] = [make("dt", ""), make("dd", "")];
+    write(dt, name);
+    write(dd, value);
+    return make("div", "", dt, dd);
+  });
+  at("letter-headers").replaceChildren(...headers);
+  at("letter-no-headers").hidden = headers.length > 0;
+}
+
+const LETTER_ACTIONS = {
+  redrive_letters: ["Redrive", "Handled again, in their order. A message of the same key that is being handled is not interrupted."],
+  purge_letters: ["Purge", "Lost for ever. This cannot be undone."],
+};
+
+async function actOnLetters(action, which, said) {
+  const [name, effect] = LETTER_ACTIONS[action];
+  const store = letters.store;
+  const whole = which.ids ? "This letter" : which.filter === "" ? "All letters" : "All letters with " + which.filter;
+  const text = make("span", "name");
+  write(text, whole + " of " + store + ": " + effect.charAt(0).toLowerCase() + effect.slice(1));
+  if (!(await asked(name, [text]))) {
+    return;
+  }
+  try {
+    const answer = await ask("letters/act", { name: store, action, ...which });
+    said.className = "acted";
+    put(said, answer.letters === null ? name + " has begun." : name + " is done: " + number(answer.letters) + (answer.letters === 1 ? " letter." : " letters."));
+  } catch (error) {
+    said.className = "acted bad";
+    put(said, name + " did nothing: " + error.message);
+  }
+}
+
+// The job of this store, as the feed has it.
+function showJob(now) {
+  const runs = (it) => it !== null && (it.state === "running" || it.state === "stopping");
+  const hasEnded = runs(job) && !runs(now);
+  const isNew = JSON.stringify(now) !== JSON.stringify(job);
+  job = now;
+  at("job-stop").hidden = !runs(now);
+  at("job-progress").hidden = !runs(now);
+  at("redrive-all").disabled = runs(now);
+  at("purge-all").disabled = runs(now);
+  if (now !== null && isNew) {
+    const name = LETTER_ACTIONS[now.action][0];
+    const filter = now.filter === "" ? "" : " of letters with " + now.filter;
+    const why = now.why === "" ? "" : ": " + now.why;
+    at("job").className = now.state === "failed" ? "acted bad" : "acted";
+    write(at("job"), name + filter + " is " + now.state + ": " + number(now.done) + " of " + number(now.seen) + " that it has looked at" + why);
+  }
+  if (hasEnded && place().view === "letters") {
+    loadLetters(null);
+  }
 }
 
 // ---- lanes
@@ -415,6 +668,8 @@ const FILTERS = {
   halted: (it) => it.state === "halted" || (it.state === "gap" && it.due_ms === undefined),
   paused: (it) => it.state === "paused",
   full: (it) => it.full,
+  leasing: (it) => it.state === "leasing",
+  leased: (it) => it.lease !== undefined,
 };
 
 function kindOf(it) {
@@ -472,6 +727,9 @@ function details(it) {
   }
   if (it.full) {
     parts.push("the lane is full");
+  }
+  if (it.lease !== undefined) {
+    parts.push("the lease is held here, token " + it.lease);
   }
   if (it.why) {
     parts.push(it.why);
@@ -537,6 +795,7 @@ async function search(event) {
 // ---- one lane
 
 let lane = null;
+let shownActions = "";
 let laneKey = null;
 let seen = "";
 
@@ -544,6 +803,8 @@ function openLane(dispatcher, id) {
   if (lane?.dispatcher !== dispatcher || lane?.id !== id) {
     at("timeline").replaceChildren();
     at("facts").replaceChildren();
+    at("messages").replaceChildren();
+    at("failed").replaceChildren();
     put(at("lane-why"), "");
     put(at("acted"), "");
     at("lane-key").replaceChildren();
@@ -562,20 +823,23 @@ const ACTIONS = {
   retry_now: ["Retry now", "The message that waits for its next attempt is tried at once."],
   skip: ["Skip", "The first message settles as failed, and the next one goes on. This cannot be undone."],
   purge: ["Purge", "All messages of this key that are not in flight are lost. This cannot be undone."],
+  replace: ["Replace", "The first message becomes the one below, and is tried from attempt 1. The old one is lost."],
 };
 
 function showActions() {
-  const known = about.actions.filter((action) => action in ACTIONS);
+  const decodes = about.decoding.includes(lane.dispatcher);
+  const known = about.actions.filter((action) => action in ACTIONS && (action !== "replace" || decodes));
   at("read-only").hidden = known.length > 0;
   const buttons = known.map((action) => {
-    const isFinal = action === "skip" || action === "purge";
+    const isFinal = ["skip", "purge", "replace"].includes(action);
     const button = make("button", isFinal ? "danger" : "", ACTIONS[action][0]);
     button.type = "button";
     button.dataset.action = action;
     button.onclick = () => act(action);
     return button;
   });
-  if (at("actions").childElementCount !== buttons.length) {
+  if (shownActions !== known.join()) {
+    shownActions = known.join();
     at("actions").replaceChildren(...buttons);
   }
 }
@@ -643,7 +907,9 @@ function showLane(it) {
     fact("depth", number(it.depth)),
     fact("oldest message", it.depth === 0 ? "–" : time(it.age_ms)),
     fact("ends with", it.ends),
+    ...(it.lease === undefined ? [] : [fact("lease held here, token", it.lease)]),
   );
+  showMessages(it);
   write(at("lane-why"), details(it) || "–");
   const now = [it.state, it.attempt ?? "", it.why ?? ""].join("\u0000");
   if (now !== seen) {
@@ -659,13 +925,48 @@ function showLane(it) {
   }
 }
 
+function showMessages(it) {
+  const messages = it.messages.map((message) => {
+    const facts = [];
+    if (message.is_head) {
+      facts.push("the head");
+    }
+    if (message.version !== undefined) {
+      facts.push("version " + message.version);
+    }
+    if (message.position !== undefined) {
+      facts.push("holds back " + message.position + " of " + message.source);
+    }
+    const what = make("span", "");
+    write(what, ["message " + message.id, ...facts].join(", "));
+    return make("li", "", make("time", "", time(message.age_ms) + " old"), what);
+  });
+  at("messages").replaceChildren(...messages);
+  const others = it.depth - messages.length;
+  const note = others > 0 ? number(others) + (others === 1 ? " more message" : " more messages") + ", or on the way to a runner" : it.depth === 0 ? "There are none." : "";
+  put(at("messages-note"), note);
+  const failed = it.failed.map((attempt) => {
+    const what = make("span", "");
+    write(what, "attempt " + attempt.attempt + ": " + attempt.why);
+    return make("li", "", make("time", "", time(attempt.ago_ms) + " ago"), what);
+  });
+  at("failed").replaceChildren(...failed);
+  at("failed-none").hidden = failed.length > 0;
+}
+
 function confirmed(action) {
   const [name, effect] = ACTIONS[action];
-  put(at("ask-title"), name + "?");
-  const text = at("ask-text");
   const key = make("span", "name");
   write(key, at("lane-key").textContent);
-  text.replaceChildren("Lane ", key, " of " + lane.dispatcher + ". " + effect);
+  return asked(name, ["Lane ", key, " of " + lane.dispatcher + ". " + effect], action === "replace");
+}
+
+// Asks once. Escape and Cancel are no.
+function asked(name, text, hasMessage) {
+  put(at("ask-title"), name + "?");
+  at("ask-text").replaceChildren(...text);
+  at("ask-message-field").hidden = !hasMessage;
+  at("ask-message").value = "";
   put(at("ask-yes"), name);
   const dialog = at("ask");
   dialog.returnValue = "no";
@@ -682,7 +983,8 @@ async function act(action) {
   }
   const acted = at("acted");
   try {
-    const answer = await ask("act", { ...mine, action });
+    const message = action === "replace" ? { message: at("ask-message").value } : {};
+    const answer = await ask("act", { ...mine, action, ...message });
     const purged = answer.purged === null ? "" : ": " + number(answer.purged) + " messages";
     acted.className = "acted";
     put(acted, ACTIONS[action][0] + " is done" + purged + ".");
@@ -699,6 +1001,26 @@ at("which").onchange = (event) => {
   location.hash = address("lanes", event.target.value);
 };
 at("filter").onchange = showList;
+at("store").onchange = (event) => {
+  location.hash = address("letters", event.target.value);
+};
+at("letter-form").onsubmit = (event) => {
+  event.preventDefault();
+  loadLetters(null);
+};
+at("letters-first").onclick = () => loadLetters(null);
+at("letters-next").onclick = () => loadLetters(letters.next);
+at("redrive-all").onclick = () => actOnLetters("redrive_letters", { filter: letters.filter }, at("job"));
+at("purge-all").onclick = () => actOnLetters("purge_letters", { filter: letters.filter }, at("job"));
+at("redrive-one").onclick = () => actOnLetters("redrive_letters", { ids: [letter.id] }, at("letter-acted"));
+at("purge-one").onclick = () => actOnLetters("purge_letters", { ids: [letter.id] }, at("letter-acted"));
+at("job-stop").onclick = async () => {
+  try {
+    await ask("letters/stop", { name: letters.store });
+  } catch (error) {
+    notice("Not stopped: " + error.message);
+  }
+};
 at("search").onsubmit = search;
 for (const button of document.querySelectorAll("th button")) {
   button.onclick = () => {

@@ -1,8 +1,8 @@
-//! What an operator may do with one lane.
+//! What an operator may do.
 
 use serde::{Deserialize, Serialize};
 
-/// What an operator may do with one lane, if [`Builder::allow`](crate::Builder::allow) allows it.
+/// What an operator may do, if [`Builder::allow`](crate::Builder::allow) allows it.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -17,15 +17,25 @@ pub enum Action {
     Skip,
     /// [`LaneControl::purge`](keylane::LaneControl::purge): the messages of the key are lost.
     Purge,
+    /// [`LaneControl::replace`](keylane::LaneControl::replace), where
+    /// [`View::decode`](crate::View::decode) makes a message of a text.
+    Replace,
+    /// Dead letters are handled again.
+    RedriveLetters,
+    /// Dead letters are lost.
+    PurgeLetters,
 }
 
 impl Action {
     /// All actions.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Pause,
         Self::Resume,
         Self::RetryNow,
         Self::Skip,
         Self::Purge,
+        Self::Replace,
+        Self::RedriveLetters,
+        Self::PurgeLetters,
     ];
 }

@@ -1,7 +1,9 @@
 //! What a console shows, to whom, and what it allows.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,12 +16,16 @@ use crate::access::Rules;
 use crate::action::Action;
 use crate::console::Console;
 use crate::feed::{Feed, Look};
-use crate::key::{ConsoleKey, KeyText};
+use crate::key::ConsoleKey;
+use crate::leaders::{Leader, LeaderRow, Watching};
+use crate::letters::{LetterStore, Shelf};
+use crate::parts::{self, Parts, SourcePart};
 use crate::rows::ms;
 use crate::sessions::Sessions;
 use crate::state::{Shown, State};
 use crate::summary::{SourceSummary, Summary};
 use crate::target::{Target, Watched};
+use crate::view::View;
 
 /// Fewest bytes of a token.
 const SHORTEST_TOKEN: usize = 16;
@@ -36,6 +42,9 @@ const SHORTEST_TOKEN: usize = 16;
 pub struct Builder {
     targets: Vec<Arc<dyn Target>>,
     intakes: Vec<(String, IntakeWatch)>,
+    parts: Vec<(String, Parts)>,
+    letters: Vec<(String, Arc<dyn LetterStore>)>,
+    leaders: Vec<(String, Watching)>,
     token: Option<String>,
     hosts: Vec<String>,
     allowed: Vec<Action>,
@@ -52,14 +61,20 @@ pub enum BuildError {
     #[error("the token has fewer than 16 bytes: take 32 random ones")]
     ShortToken,
     /// A name is empty, or two of a kind have it.
-    #[error("the name {name:?} is empty or taken: give each dispatcher and intake its own")]
+    #[error("the name {name:?} is empty or taken: give each thing of a kind its own")]
     Name {
+        /// The name.
+        name: String,
+    },
+    /// Parts were given for an intake that is not shown.
+    #[error("there are parts for an intake {name:?} that is not shown: add it with `intake`")]
+    NoIntake {
         /// The name.
         name: String,
     },
 }
 
-keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ShortToken, Name }
+keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ShortToken, Name, NoIntake }
 
 impl Console {
     /// Returns a builder of a console that only shows, to this machine only.
@@ -77,17 +92,16 @@ impl Builder {
         O: Send + 'static,
         E: fmt::Debug + Send + Sync + 'static,
     {
-        self.dispatcher_with(name, dispatcher, K::to_text, K::from_text)
+        self.dispatcher_with(name, dispatcher, View::of_keys())
     }
 
-    /// Shows a dispatcher whose keys have no [`ConsoleKey`]. `show` returns the text of a key, and
-    /// `parse` the key of a text, or `None` if there is none.
+    /// Shows a dispatcher whose keys have no [`ConsoleKey`], or whose messages may be replaced: see
+    /// [`View`].
     pub fn dispatcher_with<K, M, O, E>(
         mut self,
         name: &str,
         dispatcher: &Dispatcher<K, M, O, E>,
-        show: impl Fn(&K) -> String + Send + Sync + 'static,
-        parse: impl Fn(&str) -> Option<K> + Send + Sync + 'static,
+        view: View<K, M>,
     ) -> Self
     where
         K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -95,12 +109,8 @@ impl Builder {
         O: Send + 'static,
         E: fmt::Debug + Send + Sync + 'static,
     {
-        let text = KeyText {
-            show: Box::new(show),
-            parse: Box::new(parse),
-        };
         self.targets
-            .push(Arc::new(Watched::new(name, dispatcher, text)));
+            .push(Arc::new(Watched::new(name, dispatcher, view)));
         self
     }
 
@@ -108,6 +118,48 @@ impl Builder {
     pub fn intake(mut self, name: &str, intake: &Intake) -> Self {
         self.intakes.push((name.to_owned(), intake.watch()));
         self
+    }
+
+    /// Shows the parts of an intake: the partitions of a topic, or streams. They are asked for once
+    /// a second while there is a viewer, and must not block. With the feature `kafka`,
+    /// `kafka_parts` returns those of a Kafka source.
+    pub fn parts(
+        mut self,
+        intake: &str,
+        parts: impl Fn() -> Vec<SourcePart> + Send + Sync + 'static,
+    ) -> Self {
+        self.parts.push((intake.to_owned(), Box::new(parts)));
+        self
+    }
+
+    /// Shows dead letters under a name.
+    pub fn letters(mut self, name: &str, store: impl LetterStore) -> Self {
+        self.letters.push((name.to_owned(), Arc::new(store)));
+        self
+    }
+
+    /// Shows who leads an election. `leader` is asked once a second while there is a viewer, and
+    /// must not block. With the feature `leader`, [`leader`](Self::leader) takes a `LeaderWatch`.
+    pub fn leader_with(
+        mut self,
+        name: &str,
+        leader: impl Fn() -> Option<Leader> + Send + Sync + 'static,
+    ) -> Self {
+        self.leaders.push((name.to_owned(), Box::new(leader)));
+        self
+    }
+
+    /// Shows who leads an election, as a watch of `keylane-leader` says.
+    #[cfg(feature = "leader")]
+    pub fn leader(self, name: &str, watch: keylane_leader::LeaderWatch) -> Self {
+        self.leader_with(name, move || {
+            let leader = watch.leader()?;
+            Some(Leader {
+                id: leader.leader.to_string(),
+                token: leader.token.0,
+                is_leaving: leader.is_leaving,
+            })
+        })
     }
 
     /// Asks each viewer for this token, of at least 16 bytes. It is posted once, and a cookie
@@ -147,14 +199,27 @@ impl Builder {
             target: Arc::clone(target),
             lanes: lanes(&life, &closed, Arc::clone(target)),
         });
+        let shelves = self.letters.into_iter();
+        let shelves = shelves.map(|(name, store)| Arc::new(Shelf::new(&name, store, &closed)));
+        let shelves: Arc<[Arc<Shelf>]> = shelves.collect();
+        let intakes = self.intakes.iter().map(|(name, _)| name.clone()).collect();
+        let seen = Seen {
+            targets: self.targets.clone(),
+            intakes: self.intakes,
+            parts: self.parts.into_iter().collect(),
+            leaders: self.leaders,
+            shelves: Arc::clone(&shelves),
+            began: Instant::now(),
+        };
         let state = State {
             dispatchers: dispatchers.collect(),
-            overview: overview(&life, &closed, self.targets.clone(), self.intakes.clone()),
+            overview: overview(&life, &closed, seen),
+            shelves,
             life,
             rules: Rules { hosts: self.hosts },
             sessions: self.token.map(Sessions::new),
             allowed: self.allowed,
-            intakes: self.intakes.into_iter().map(|(name, _)| name).collect(),
+            intakes,
             closed,
         };
         Ok(Console {
@@ -174,7 +239,15 @@ impl Builder {
             return Err(BuildError::ShortToken);
         }
         unique(self.targets.iter().map(|target| target.name()))?;
-        unique(self.intakes.iter().map(|(name, _)| &**name))
+        unique(self.intakes.iter().map(|(name, _)| &**name))?;
+        unique(self.letters.iter().map(|(name, _)| &**name))?;
+        unique(self.leaders.iter().map(|(name, _)| &**name))?;
+        unique(self.parts.iter().map(|(name, _)| &**name))?;
+        let shown = |name: &str| self.intakes.iter().any(|(intake, _)| intake == name);
+        match self.parts.iter().find(|(name, _)| !shown(name)) {
+            Some((name, _)) => Err(BuildError::NoIntake { name: name.clone() }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -207,29 +280,74 @@ fn life() -> String {
     format!("{:x}", now.unwrap_or_default().as_nanos())
 }
 
-fn overview(
-    life: &str,
-    closed: &CancellationToken,
+/// All that the overview looks at.
+struct Seen {
     targets: Vec<Arc<dyn Target>>,
     intakes: Vec<(String, IntakeWatch)>,
-) -> Feed {
-    let began = Instant::now();
-    Feed::new(life, closed.clone(), move || {
-        let up_ms = ms(began.elapsed());
-        let dispatchers: Vec<Summary> = targets.iter().map(|target| target.summary()).collect();
-        let intakes = intakes
-            .iter()
-            .map(|(name, watch)| SourceSummary::of(name, watch.stats()));
-        let intakes: Vec<_> = intakes.collect();
+    parts: HashMap<String, Parts>,
+    leaders: Vec<(String, Watching)>,
+    shelves: Arc<[Arc<Shelf>]>,
+    began: Instant,
+}
+
+impl Seen {
+    fn look(&self) -> Look {
+        let up_ms = ms(self.began.elapsed());
+        let dispatchers: Vec<Summary> = self.targets.iter().map(summary).collect();
+        let intakes = self.intakes.iter();
+        let intakes: Vec<_> = intakes
+            .map(|(name, watch)| self.intake(name, watch))
+            .collect();
+        let leaders = self.leaders.iter();
+        let leaders: Vec<_> = leaders
+            .map(|(name, leader)| LeaderRow::of(name, shielded(leader).flatten()))
+            .collect();
+        let letters = self.shelves.iter();
+        let letters: Vec<_> = letters
+            .map(|shelf| json!({ "name": shelf.name, "job": shelf.job() }))
+            .collect();
         let counts: Vec<_> = dispatchers.iter().map(Summary::counts).collect();
         let point = json!({ "up_ms": up_ms, "counts": counts });
-        let body = json!({ "up_ms": up_ms, "dispatchers": dispatchers, "intakes": intakes });
-        async move {
-            Look {
-                body: body.to_string(),
-                point: Some(point.to_string()),
-            }
+        let body = json!({
+            "up_ms": up_ms,
+            "dispatchers": dispatchers,
+            "intakes": intakes,
+            "leaders": leaders,
+            "letters": letters,
+        });
+        Look {
+            body: body.to_string(),
+            point: Some(point.to_string()),
         }
+    }
+
+    fn intake(&self, name: &str, watch: &IntakeWatch) -> SourceSummary {
+        let mut summary = SourceSummary::of(name, watch.stats());
+        if let Some(parts) = self.parts.get(name) {
+            let parts = shielded(parts).unwrap_or_default();
+            (summary.parts, summary.other_parts) = parts::rows(parts);
+        }
+        summary
+    }
+}
+
+fn summary(target: &Arc<dyn Target>) -> Summary {
+    Summary {
+        times: target.percentiles(),
+        ..target.summary()
+    }
+}
+
+/// What the user's code returns, if it does not panic: the page goes on without it.
+fn shielded<T>(call: impl Fn() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(call)).ok()
+}
+
+fn overview(life: &str, closed: &CancellationToken, seen: Seen) -> Feed {
+    let targets = seen.targets.clone();
+    let look = move || std::future::ready(seen.look());
+    Feed::with_rest(life, closed.clone(), look, move || {
+        targets.iter().for_each(|target| target.rest());
     })
 }
 

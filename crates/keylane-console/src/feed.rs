@@ -34,6 +34,8 @@ struct Shared {
     /// Names the process: a viewer sees by it that there is a new one.
     life: String,
     look: Box<dyn Fn() -> Looking + Send + Sync>,
+    /// Called when the collector ends.
+    rest: Box<dyn Fn() + Send + Sync>,
     latest: watch::Sender<Latest>,
     kept: Mutex<Kept>,
     closed: CancellationToken,
@@ -76,9 +78,24 @@ impl Feed {
     where
         F: Future<Output = Look> + Send + 'static,
     {
+        Self::with_rest(life, closed, look, || {})
+    }
+
+    /// The same. `rest` is called when there is no viewer any more. If one comes just then, the
+    /// next look may come before it.
+    pub(crate) fn with_rest<F>(
+        life: &str,
+        closed: CancellationToken,
+        look: impl Fn() -> F + Send + Sync + 'static,
+        rest: impl Fn() + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Look> + Send + 'static,
+    {
         Self(Arc::new(Shared {
             life: life.to_owned(),
             look: Box::new(move || Box::pin(look())),
+            rest: Box::new(rest),
             latest: watch::Sender::new(Latest::Nothing),
             kept: Mutex::default(),
             closed,
@@ -186,6 +203,7 @@ async fn collect(shared: Arc<Shared>) {
         shared.publish(look);
     }
     std::mem::forget(unwound);
+    (shared.rest)();
 }
 
 /// If the collector panics, or its runtime ends, another viewer starts another one.
@@ -195,6 +213,7 @@ impl Drop for OnUnwind<'_> {
     fn drop(&mut self) {
         self.0.kept().runs = false;
         self.0.latest.send_replace(Latest::Broken);
+        (self.0.rest)();
     }
 }
 
@@ -276,6 +295,30 @@ mod tests {
         let frame = feed.view(None).next().await.unwrap();
         assert_eq!((&*frame.id, looks.load(Ordering::Relaxed)), ("a-4", 4));
         assert!(frame.data.contains(r#""points":[4]"#), "{}", frame.data);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_kept_for_viewers_goes_with_the_last_one() {
+        let rests = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&rests);
+        let look = || async {
+            Look {
+                body: "{}".into(),
+                point: None,
+            }
+        };
+        let rest = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let feed = Feed::with_rest("a", CancellationToken::new(), look, rest);
+        let (mut first, mut last) = (feed.view(None), feed.view(None));
+        first.next().await.unwrap();
+        drop(first);
+        last.next().await.unwrap();
+        assert_eq!(rests.load(Ordering::Relaxed), 0);
+        drop(last);
+        pass(2).await;
+        assert_eq!(rests.load(Ordering::Relaxed), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use keylane::Bytes;
 /// A key that the console can show, and find by its text.
 ///
 /// It is there for text, integers and bytes. Implement it for your own type, or name two functions
-/// with [`Builder::dispatcher_with`](crate::Builder::dispatcher_with) for a type of another crate.
+/// with [`View::new`](crate::View::new) for a type of another crate.
 ///
 /// # Examples
 ///
@@ -33,15 +33,6 @@ pub trait ConsoleKey: Sized {
     /// Returns the key of a text; `None` if there is no such key.
     fn from_text(text: &str) -> Option<Self>;
 }
-
-/// How one dispatcher's keys become text, and text becomes a key.
-pub(crate) struct KeyText<K> {
-    pub(crate) show: Box<Show<K>>,
-    pub(crate) parse: Box<Parse<K>>,
-}
-
-type Show<K> = dyn Fn(&K) -> String + Send + Sync;
-type Parse<K> = dyn Fn(&str) -> Option<K> + Send + Sync;
 
 macro_rules! parsed {
     ($($key:ty),*) => {$(

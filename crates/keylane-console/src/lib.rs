@@ -6,9 +6,27 @@ pub use key::ConsoleKey;
 mod action;
 pub use action::Action;
 
+mod view;
+pub use view::View;
+
 mod registry;
 
 mod rows;
+
+mod parts;
+pub use parts::SourcePart;
+#[cfg(feature = "kafka")]
+pub use parts::kafka_parts;
+
+mod leaders;
+pub use leaders::Leader;
+
+mod letters;
+pub use letters::{LetterStore, StoredLetter};
+
+mod detail;
+
+mod times;
 
 mod summary;
 
@@ -29,6 +47,8 @@ mod guard;
 mod assets;
 
 mod routes;
+
+mod letter_routes;
 
 mod console;
 pub use console::{Console, ServeError};

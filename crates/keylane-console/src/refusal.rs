@@ -20,6 +20,12 @@ pub(crate) enum Refusal {
     BadRequest(String),
     NoKey,
     UnknownLane,
+    NoSuchLetters,
+    UnknownLetter,
+    NoMessage(String),
+    JobRuns,
+    NoJob,
+    StoreFailed(String),
     NothingToDecide,
     InFlight,
     TooManyViewers,
@@ -56,6 +62,20 @@ impl Refusal {
             Self::BadRequest(_) => (400, "bad_request", "send what the README describes"),
             Self::NoKey => (422, "no_key", "write the key as the console shows keys"),
             Self::UnknownLane => (404, "unknown_lane", "search for the key again"),
+            Self::NoSuchLetters => (404, "no_such_letters", "take a name of `about`"),
+            Self::UnknownLetter => (404, "unknown_letter", "load the list again"),
+            Self::NoMessage(_) => (
+                422,
+                "no_message",
+                "write a message of this key, as `View::decode` reads it",
+            ),
+            Self::JobRuns => (409, "job_runs", "wait for the job to end, or stop it"),
+            Self::NoJob => (409, "no_job", "look at the letters: no job runs"),
+            Self::StoreFailed(_) => (
+                502,
+                "store_failed",
+                "look at the store of the letters, then try again",
+            ),
             Self::NothingToDecide => (
                 409,
                 "nothing_to_decide",
@@ -103,7 +123,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, error, what_to_do) = self.parts();
         let why = match &self {
-            Self::BadRequest(why) => why,
+            Self::BadRequest(why) | Self::NoMessage(why) | Self::StoreFailed(why) => why,
             _ => "",
         };
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -18,11 +18,13 @@ use serde_json::{Value, json};
 use crate::access::{Asked, host, is_this_machine};
 use crate::action::Action;
 use crate::assets;
+use crate::detail::Detail;
 use crate::feed::{Feed, Viewer};
 use crate::guard::{Who, guard};
+use crate::letter_routes::{act_on_letters, letter, letters, stop_job};
 use crate::refusal::Refusal;
 use crate::rows::{Row, cut};
-use crate::state::{self, COOKIE, cookie};
+use crate::state::{COOKIE, Shared, cookie};
 use crate::target::NotActed;
 
 /// Most bytes of a body: a key to search for.
@@ -30,8 +32,6 @@ const MOST_BYTES: usize = 256 << 10;
 
 /// A comment goes to a viewer in such a pause, so that a connection that is gone is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-type Shared = Arc<state::State>;
 
 pub(crate) fn routes(state: Shared) -> Router {
     Router::new()
@@ -45,6 +45,10 @@ pub(crate) fn routes(state: Shared) -> Router {
         .route("/lane", get(lane))
         .route("/find", post(find))
         .route("/act", post(act))
+        .route("/letters", get(letters))
+        .route("/letter", get(letter))
+        .route("/letters/act", post(act_on_letters))
+        .route("/letters/stop", post(stop_job))
         .route("/session", post(sign_in).delete(sign_out))
         .with_state(Arc::clone(&state))
         .fallback(async || Refusal::NoSuchPage)
@@ -55,10 +59,16 @@ pub(crate) fn routes(state: Shared) -> Router {
 
 async fn about(State(state): State<Shared>) -> Json<Value> {
     let dispatchers = state.dispatchers.iter().map(|shown| shown.target.name());
+    let decoding = state.dispatchers.iter();
+    let decoding = decoding.filter(|shown| shown.target.decodes());
+    let decoding = decoding.map(|shown| shown.target.name());
+    let letters = state.shelves.iter().map(|shelf| &shelf.name);
     Json(json!({
         "life": state.life,
         "dispatchers": dispatchers.collect::<Vec<_>>(),
+        "decoding": decoding.collect::<Vec<_>>(),
         "intakes": state.intakes,
+        "letters": letters.collect::<Vec<_>>(),
         "actions": state.allowed,
         "has_token": state.sessions.is_some(),
     }))
@@ -107,14 +117,11 @@ fn events(feed: &Feed, headers: &HeaderMap) -> Response {
 async fn lane(
     State(state): State<Shared>,
     which: Result<Query<Which>, QueryRejection>,
-) -> Result<Json<Row>, Refusal> {
+) -> Result<Json<Detail>, Refusal> {
     let Query(which) = which.map_err(|error| Refusal::BadRequest(error.body_text()))?;
     let shown = state.shown(&which.dispatcher)?;
-    shown
-        .target
-        .lane(&which.id)
-        .map(Json)
-        .ok_or(Refusal::UnknownLane)
+    let lane = shown.target.lane(&which.id).await;
+    lane.map(Json).ok_or(Refusal::UnknownLane)
 }
 
 #[derive(Debug, Deserialize)]
@@ -138,6 +145,9 @@ struct Act {
     dispatcher: String,
     id: String,
     action: Action,
+    /// The text of the new message, for a replacement.
+    #[serde(default)]
+    message: String,
 }
 
 async fn act(
@@ -152,17 +162,33 @@ async fn act(
         return Err(Refusal::NotAllowed);
     }
     let target = Arc::clone(&shown.target);
-    let (id, action) = (act.id.clone(), act.action);
+    let (id, action, message) = (act.id.clone(), act.action, act.message.clone());
     // A purge drops messages of the user's type, as many as there are.
-    let acted = tokio::task::spawn_blocking(move || target.act(&id, action)).await;
-    let (key, done) = match acted.map_err(|_| Refusal::Failed)? {
+    let acted = tokio::task::spawn_blocking(move || target.act(&id, action, &message)).await;
+    let (key, done) = match acted.unwrap_or(Err(NotActed::Panicked)) {
         Ok(acted) => (acted.key, Ok(acted.purged)),
-        Err(NotActed::UnknownId) => (String::new(), Err(Refusal::UnknownLane)),
-        Err(NotActed::Nothing(key)) => (key, Err(Refusal::NothingToDecide)),
-        Err(NotActed::InFlight(key)) => (key, Err(Refusal::InFlight)),
+        Err(why) => {
+            let (key, refusal) = refused(why);
+            (key, Err(refusal))
+        }
     };
     log(who, &act, &key, done.as_ref().map(|_| ()));
     Ok(Json(json!({ "purged": done? })))
+}
+
+/// The key of the lane, and what is answered.
+fn refused(why: NotActed) -> (String, Refusal) {
+    match why {
+        NotActed::UnknownId => (String::new(), Refusal::UnknownLane),
+        NotActed::Panicked => (String::new(), Refusal::Failed),
+        NotActed::Nothing(key) => (key, Refusal::NothingToDecide),
+        NotActed::InFlight(key) => (key, Refusal::InFlight),
+        NotActed::NoMessage(key, why) => (key, Refusal::NoMessage(why)),
+        NotActed::Unfit => {
+            let why = "post this action to `letters/act`".to_owned();
+            (String::new(), Refusal::BadRequest(why))
+        }
+    }
 }
 
 /// Every action is in the log, with who and what, whether or not it was done.

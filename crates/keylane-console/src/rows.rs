@@ -23,6 +23,10 @@ pub(crate) struct Row {
     /// The time that its handlers have waited in the last minutes.
     pub(crate) busy_ms: u64,
     pub(crate) full: bool,
+    /// The fencing token of the lease of its key, while it is held here. As text: it is a number of
+    /// 64 bits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lease: Option<String>,
     pub(crate) state: &'static str,
     /// What ends this state.
     pub(crate) ends: &'static str,
@@ -49,6 +53,7 @@ impl Row {
             age_ms: 0,
             busy_ms: 0,
             full: false,
+            lease: None,
             state: "empty",
             ends: "a message of this key",
             attempt: None,
@@ -64,6 +69,7 @@ impl Row {
             depth: view.depth,
             age_ms: ms(age.unwrap_or_default()),
             full: view.full,
+            lease: view.lease.map(|token| token.to_string()),
             ..Self::empty(id, key)
         };
         row.in_state(view.state)

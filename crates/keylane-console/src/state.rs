@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::Rules;
 use crate::action::Action;
 use crate::feed::Feed;
+use crate::letters::Shelf;
 use crate::refusal::Refusal;
 use crate::sessions::Sessions;
 use crate::target::Target;
@@ -18,6 +19,9 @@ pub(crate) const COOKIE: &str = "keylane_console";
 
 /// Most viewers of all feeds together.
 const MOST_VIEWERS: usize = 256;
+
+/// What the routes are given.
+pub(crate) type Shared = Arc<State>;
 
 /// One dispatcher, and the feed of its lanes.
 pub(crate) struct Shown {
@@ -32,6 +36,7 @@ pub(crate) struct State {
     pub(crate) allowed: Vec<Action>,
     pub(crate) dispatchers: Vec<Shown>,
     pub(crate) intakes: Vec<String>,
+    pub(crate) shelves: Arc<[Arc<Shelf>]>,
     pub(crate) overview: Feed,
     pub(crate) closed: CancellationToken,
 }
@@ -41,6 +46,12 @@ impl State {
         let mut dispatchers = self.dispatchers.iter();
         let shown = dispatchers.find(|shown| shown.target.name() == name);
         shown.ok_or(Refusal::NoSuchDispatcher)
+    }
+
+    pub(crate) fn shelf(&self, name: &str) -> Result<&Arc<Shelf>, Refusal> {
+        let mut shelves = self.shelves.iter();
+        let shelf = shelves.find(|shelf| shelf.name == name);
+        shelf.ok_or(Refusal::NoSuchLetters)
     }
 
     /// # Errors

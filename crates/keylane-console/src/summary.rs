@@ -4,7 +4,9 @@ use keylane::consume::{IntakeState, IntakeStats};
 use keylane::watching::Stats;
 use serde::Serialize;
 
+use crate::parts::PartRow;
 use crate::rows::cut;
+use crate::times::Percentiles;
 
 /// One dispatcher.
 #[derive(Debug, Clone, Serialize)]
@@ -32,6 +34,7 @@ pub(crate) struct Summary {
     pub(crate) stalled: usize,
     pub(crate) lanes: usize,
     pub(crate) reasons: Reasons,
+    pub(crate) times: Percentiles,
 }
 
 /// The lanes by what they wait for. The parts add up to `lanes`.
@@ -97,6 +100,7 @@ impl Summary {
             stalled: stats.stalled,
             lanes: stats.lanes,
             reasons: Reasons::of(stats),
+            times: Percentiles::default(),
         }
     }
 
@@ -126,6 +130,9 @@ pub(crate) struct SourceSummary {
     pub(crate) failed_parts: Vec<Part>,
     /// Failed parts that are not in the list.
     pub(crate) more_parts: usize,
+    /// All parts, if the service shows them: those in trouble first, then by their lag.
+    pub(crate) parts: Vec<PartRow>,
+    pub(crate) other_parts: usize,
 }
 
 /// A part of a source that fails.
@@ -174,6 +181,8 @@ impl SourceSummary {
             last_error: stats.last_error.as_deref().map(cut),
             failed_parts: parts.collect(),
             more_parts: stats.failed_parts.len().saturating_sub(MOST_PARTS),
+            parts: Vec::new(),
+            other_parts: 0,
         }
     }
 }

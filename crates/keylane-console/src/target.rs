@@ -4,22 +4,28 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use keylane::error::LaneError;
 use keylane::watching::{HotBy, HotKey, LaneView};
 use keylane::{Dispatcher, async_trait};
 
 use crate::action::Action;
-use crate::key::KeyText;
+use crate::detail::{Detail, FailedRow, MOST_FAILED, MOST_MESSAGES, MessageRow};
 use crate::registry::Registry;
 use crate::rows::{Row, ms};
 use crate::summary::Summary;
+use crate::times::{Percentiles, Window};
+use crate::view::View;
 
 /// How many lanes are asked for by each measure. The oldest are more: those that fail, or that are
 /// halted or paused, are found among them.
 const BY_AGE: usize = 160;
 const BY_DEPTH: usize = 50;
 const BY_BUSY: usize = 30;
+
+/// Most paused lanes.
+const PAUSED: usize = 60;
 
 /// Lanes looked at before others may run.
 const BATCH: usize = 32;
@@ -31,17 +37,27 @@ pub(crate) trait Target: Send + Sync {
 
     fn summary(&self) -> Summary;
 
-    /// The hottest, the oldest and the busiest lanes. No walk over all lanes.
+    /// How long messages have waited, and attempts have lasted, in the last looks. From the first
+    /// look on they are measured, until [`rest`](Self::rest).
+    fn percentiles(&self) -> Percentiles;
+
+    /// Nothing is measured any more.
+    fn rest(&self);
+
+    /// The hottest, the oldest, the busiest and the paused lanes. No walk over all lanes.
     async fn lanes(&self) -> Vec<Row>;
 
     /// The lane of a key; `None` if the text is no key.
     fn find(&self, text: &str) -> Option<Row>;
 
     /// The lane of an id; `None` if it was not shown lately.
-    fn lane(&self, id: &str) -> Option<Row>;
+    async fn lane(&self, id: &str) -> Option<Detail>;
 
-    /// Acts on the lane of an id.
-    fn act(&self, id: &str, action: Action) -> Result<Acted, NotActed>;
+    /// Whether a text can become a message.
+    fn decodes(&self) -> bool;
+
+    /// Acts on the lane of an id. `message` is the text of the new one, for a replacement.
+    fn act(&self, id: &str, action: Action, message: &str) -> Result<Acted, NotActed>;
 }
 
 /// What an action did.
@@ -59,12 +75,19 @@ pub(crate) enum NotActed {
     /// The lane of this key has nothing to decide.
     Nothing(String),
     InFlight(String),
+    /// The text is no message, or not one for this lane: why.
+    NoMessage(String, String),
+    /// The action is not one on a lane.
+    Unfit,
+    /// The user's code has panicked.
+    Panicked,
 }
 
 pub(crate) struct Watched<K, M, O, E> {
     pub(crate) name: String,
     pub(crate) dispatcher: Dispatcher<K, M, O, E>,
-    pub(crate) text: KeyText<K>,
+    pub(crate) text: View<K, M>,
+    pub(crate) window: Mutex<Window>,
     pub(crate) shown: Mutex<Registry<K>>,
 }
 
@@ -75,11 +98,12 @@ where
     O: Send + 'static,
     E: fmt::Debug + Send + Sync + 'static,
 {
-    pub(crate) fn new(name: &str, dispatcher: &Dispatcher<K, M, O, E>, text: KeyText<K>) -> Self {
+    pub(crate) fn new(name: &str, dispatcher: &Dispatcher<K, M, O, E>, text: View<K, M>) -> Self {
         Self {
             name: name.to_owned(),
             dispatcher: dispatcher.clone(),
             text,
+            window: Mutex::default(),
             shown: Mutex::new(Registry::new()),
         }
     }
@@ -91,13 +115,11 @@ where
     }
 
     fn id_of(&self, key: &K) -> String {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.id(key)
+        lock(&self.shown).id(key)
     }
 
     fn key_of(&self, id: &str) -> Option<K> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.key(id).cloned()
+        lock(&self.shown).key(id).cloned()
     }
 
     fn row(&self, key: &K, view: Option<LaneView>) -> Row {
@@ -106,6 +128,15 @@ where
             Some(view) => Row::of(id, &text, view),
             None => Row::empty(id, &text),
         }
+    }
+
+    /// The message of a text, by the user's code.
+    fn message_of(&self, text: &str) -> Result<M, String> {
+        let decode = self.text.decode.as_ref();
+        let decode = decode.ok_or("this dispatcher has no `View::decode`")?;
+        let decoded = catch_unwind(AssertUnwindSafe(|| decode(text)));
+        let decoded = decoded.map_err(|_| "decoding it has panicked")?;
+        decoded.map_err(|error| error.to_string())
     }
 
     /// The row of a key that a query has found; `None` if its lane is gone by now.
@@ -135,6 +166,14 @@ where
         Summary::of(&self.name, dispatcher.is_closed(), &dispatcher.stats())
     }
 
+    fn percentiles(&self) -> Percentiles {
+        lock(&self.window).look(|| self.dispatcher.measure())
+    }
+
+    fn rest(&self) {
+        lock(&self.window).rest();
+    }
+
     async fn lanes(&self) -> Vec<Row> {
         let mut found = HashMap::new();
         for (most, by) in [
@@ -153,6 +192,11 @@ where
             }
             rows.extend(self.hot_row(hot));
         }
+        for key in self.dispatcher.paused(PAUSED).await {
+            if !found.contains_key(&key) {
+                rows.push(self.row(&key, self.dispatcher.inspect(&key)));
+            }
+        }
         rows.sort_unstable_by(|a, b| (b.age_ms, &a.id).cmp(&(a.age_ms, &b.id)));
         rows
     }
@@ -163,12 +207,26 @@ where
         Some(self.row(&key, self.dispatcher.inspect(&key)))
     }
 
-    fn lane(&self, id: &str) -> Option<Row> {
+    async fn lane(&self, id: &str) -> Option<Detail> {
         let key = self.key_of(id)?;
-        Some(self.row(&key, self.dispatcher.inspect(&key)))
+        let lane = self.dispatcher.lane(&key);
+        let messages = lane.messages(MOST_MESSAGES).await;
+        let (failed, now) = (lane.failed(MOST_FAILED), tokio::time::Instant::now());
+        Some(Detail {
+            row: self.row(&key, lane.inspect()),
+            messages: messages.into_iter().map(MessageRow::of).collect(),
+            failed: failed
+                .into_iter()
+                .map(|failed| FailedRow::of(failed, now))
+                .collect(),
+        })
     }
 
-    fn act(&self, id: &str, action: Action) -> Result<Acted, NotActed> {
+    fn decodes(&self) -> bool {
+        self.text.decode.is_some()
+    }
+
+    fn act(&self, id: &str, action: Action, message: &str) -> Result<Acted, NotActed> {
         let key = self.key_of(id).ok_or(NotActed::UnknownId)?;
         let lane = self.dispatcher.lane(&key);
         let key = self.text_of(&key);
@@ -185,11 +243,34 @@ where
             Action::Resume => lane.resume(),
             Action::RetryNow => lane.retry_now(),
             Action::Skip => lane.skip(),
+            Action::Replace => match self.message_of(message) {
+                Ok(message) => lane.replace(message).map(drop).map_err(forget),
+                Err(why) => return Err(NotActed::NoMessage(key, why)),
+            },
+            Action::RedriveLetters | Action::PurgeLetters => return Err(NotActed::Unfit),
         };
         match done {
             Ok(()) => Ok(Acted { key, purged }),
-            Err(keylane::error::LaneError::InFlight(())) => Err(NotActed::InFlight(key)),
+            Err(LaneError::InFlight(())) => Err(NotActed::InFlight(key)),
+            Err(why @ (LaneError::OtherKey(()) | LaneError::TooLarge(()))) => {
+                Err(NotActed::NoMessage(key, why.to_string()))
+            }
             Err(_) => Err(NotActed::Nothing(key)),
         }
     }
+}
+
+fn forget<M>(why: LaneError<M>) -> LaneError {
+    match why {
+        LaneError::NotHalted(_) => LaneError::NotHalted(()),
+        LaneError::InFlight(_) => LaneError::InFlight(()),
+        LaneError::OtherKey(_) => LaneError::OtherKey(()),
+        LaneError::TooLarge(_) => LaneError::TooLarge(()),
+        // A later version knows others.
+        _ => LaneError::NotHalted(()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -96,7 +96,7 @@ fn the_page_stays_up_where_asked() {
         .and_then(|line| line.strip_prefix("http://"));
     let address = address.and_then(|rest| rest.split(' ').next());
     let address = address.expect("an address").parse().expect("an address");
-    let answer = support::Request::new("GET", "/").send(address);
+    let answer = testkit_browser::Request::new("GET", "/").send(address);
     assert_eq!(answer.status, 200);
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status();

@@ -7,7 +7,8 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use support::{Request, Service, directory, order, payments};
+use support::{Service, directory, order, payments};
+use testkit_browser::Request;
 
 #[test]
 fn an_order_is_stored_once_however_often_it_is_sent() {

@@ -8,7 +8,7 @@ use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::served::{Served, Work};
-use crate::support::until;
+use testkit_browser::until;
 
 fn served() -> Served {
     Served::start(|console| console.allow(Action::ALL))

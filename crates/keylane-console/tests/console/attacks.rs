@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::served::{AT, Served, Work, get, post};
-use crate::support::{Answer, Request};
+use testkit_browser::{Answer, Request};
 
 const TOKEN: &str = "a token of many bytes";
 

@@ -6,7 +6,7 @@ use keylane::Bytes;
 use serde_json::{Value, json};
 
 use crate::served::{Served, Work};
-use crate::support::until;
+use testkit_browser::until;
 
 fn plain() -> Served {
     Served::start(|console| console)
@@ -176,54 +176,4 @@ fn viewers_are_limited_and_one_that_leaves_makes_room() {
     until("there is room", || {
         served.stream("feed", None).next().is_some()
     });
-}
-
-/// User and system time of this process, in hundredths of a second.
-fn cpu_time() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let after_name = stat.rsplit_once(')').unwrap().1;
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-}
-
-/// A measurement, for a process of its own: `cargo test -p keylane-console --release --test console
-/// -- --ignored --nocapture cost`.
-#[test]
-#[ignore = "measures the time of the whole process: run it alone"]
-fn cost_of_fifty_viewers_of_ten_thousand_lanes() {
-    let served = plain();
-    for n in 0..10_000 {
-        served.send(format!("user-{n}"), Work::Holds);
-    }
-    until("all are accepted", || {
-        served.orders.stats().accepted == 10_000
-    });
-    let over = |seconds: u64| {
-        let before = cpu_time();
-        std::thread::sleep(std::time::Duration::from_secs(seconds));
-        (cpu_time() - before) as f64 / seconds as f64
-    };
-    println!("without viewers: {:.2} % of a core", over(10));
-    let cost = |path: &str| {
-        let viewers: Vec<_> = (0..50).map(|_| served.stream(path, None)).collect();
-        let readers: Vec<_> = viewers
-            .into_iter()
-            .map(|mut viewer| {
-                std::thread::spawn(move || {
-                    for _ in 0..12 {
-                        viewer.skip();
-                    }
-                })
-            })
-            .collect();
-        println!(
-            "50 viewers of {path}: {:.2} % of a core, reading included",
-            over(10)
-        );
-        readers
-            .into_iter()
-            .for_each(|reader| reader.join().unwrap());
-    };
-    cost("feed");
-    cost("lanes?dispatcher=orders");
 }

@@ -14,9 +14,10 @@ mod page;
 
 mod sources;
 
-// HTTP as text and a driven browser, as the example `orders` has them for its page.
-#[path = "../../../../examples/orders/tests/support/mod.rs"]
-mod support;
+mod shelf;
 
-#[path = "../../../../examples/orders/tests/page/browser.rs"]
-mod browser;
+mod letters;
+
+mod lane;
+
+mod keyboard;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-use crate::support::{Answer, Request, until};
+use testkit_browser::{Answer, Request, until};
 
 /// Where the console is nested.
 pub(crate) const AT: &str = "/ops/console";
@@ -206,15 +206,6 @@ impl Stream {
             if let Some(data) = line.strip_prefix("data: ") {
                 return Some((id, serde_json::from_str(data).unwrap()));
             }
-        }
-    }
-
-    /// Reads an event without looking at it.
-    pub(crate) fn skip(&mut self) {
-        let mut line = String::new();
-        while !line.starts_with("data: ") {
-            line.clear();
-            assert!(matches!(self.0.read_line(&mut line), Ok(1..)));
         }
     }
 

@@ -5,9 +5,9 @@ use keylane::{Context, Dispatcher, OnExhausted};
 use keylane_console::Console;
 use keylane_testkit::reference::ReferenceServer;
 use serde_json::json;
+use testkit_browser::Browser;
 use tokio::net::TcpListener;
 
-use crate::browser::Browser;
 use crate::page::look;
 use crate::served::Stream;
 

@@ -5,7 +5,9 @@ use std::task::{Context, Poll};
 use keylane_rt::Arc;
 use keylane_source::Outcome;
 
-use crate::engine::{Engine, GuardedStarts, News, Registration, Revoked, SlotGuard, SourceSlot};
+use crate::engine::{
+    Engine, GuardedStarts, News, OriginsRequest, Registration, Revoked, SlotGuard, SourceSlot,
+};
 use crate::error::ConsumeError;
 use crate::types::{Spec, Types};
 use crate::watching::SourceEvent;
@@ -109,6 +111,12 @@ impl<T: Spec> EnginePort<T> {
     ) -> Poll<()> {
         let sources = &self.engine.sources;
         sources.poll_news(self.source(), least, news, cx)
+    }
+
+    /// Takes the questions for origins that are to be answered.
+    #[inline]
+    pub(super) fn take_origins(&self) -> Vec<OriginsRequest> {
+        self.engine.sources.take_origins(self.source())
     }
 
     /// Waits for the end of the dispatcher.

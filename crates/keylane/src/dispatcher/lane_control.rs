@@ -10,7 +10,7 @@ use super::address::Address;
 use super::handle::Dispatcher;
 use crate::engine::Engine;
 use crate::error::LaneError;
-use crate::lane::LaneView;
+use crate::lane::{FailedAttempt, LaneView, MessageView};
 use crate::types::Of;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
@@ -88,6 +88,28 @@ where
     pub fn inspect(&self) -> Option<LaneView> {
         let now = self.engine.clocks.now();
         self.engine.table.inspect(&self.key, self.hash, now)
+    }
+
+    /// Returns the first messages of the lane, up to `most`, in the order of acceptance. A head on
+    /// its way to a runner ([`LaneState::Ready`](crate::watching::LaneState::Ready)) is not among
+    /// them, and of one that is with its handler the origin is not known.
+    ///
+    /// Where they come from a source, its driver is asked for their positions, for a second at
+    /// most. Nothing else waits for that.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    pub async fn messages(&self, most: usize) -> Vec<MessageView> {
+        let now = self.engine.clocks.now();
+        let listed = self.engine.table.messages(&self.key, self.hash, most, now);
+        self.engine.with_origins(listed).await
+    }
+
+    /// Returns the last attempts of this key that failed, up to `most`, the last one first. Of all
+    /// keys together 1,024 are remembered.
+    pub fn failed(&self, most: usize) -> Vec<FailedAttempt> {
+        self.engine.probe.failed.of(self.hash, most)
     }
 
     /// Resumes a paused lane, tries a halted head again from attempt 1, or waits once more for

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use super::handle::Dispatcher;
 use crate::engine::Events;
 use crate::health::{Health, HealthLimits};
-use crate::observe::{HotBy, HotKey, Stats};
+use crate::observe::{HotBy, HotKey, Measuring, Stats};
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
 where
@@ -41,6 +41,24 @@ where
     /// never waits for it. Without a subscriber an event costs one relaxed load.
     pub fn events(&self) -> Events<K> {
         self.engine.probe.events()
+    }
+
+    /// Measures how long messages wait and attempts last, for as long as the returned value lives.
+    ///
+    /// Of few messages each one is measured, of many a share: at most some thousands a second.
+    /// While nothing measures, an attempt costs a relaxed load.
+    pub fn measure(&self) -> Measuring {
+        self.engine.probe.times.measure()
+    }
+
+    /// Returns keys that an operator has paused, up to `most`, the one that was paused last first.
+    /// Of more than 1,024 those that were paused first are missed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    pub async fn paused(&self, most: usize) -> Vec<K> {
+        self.engine.table.paused(most).await
     }
 
     /// Returns the `most` hottest keys, the hottest first.

@@ -159,7 +159,7 @@ pub(crate) use slow_path::GuardedStarts;
 
 mod sources;
 pub(crate) use sources::{
-    LetterRequest, News, NotKept, Registration, Revoked, SlotGuard, SourceSlot,
+    LetterRequest, News, NotKept, OriginsRequest, Registration, Revoked, SlotGuard, SourceSlot,
 };
 
 mod leases;

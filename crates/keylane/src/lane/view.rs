@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// The state of a lane, as of a moment ago.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,50 @@ pub struct LaneView {
     pub oldest_waiting: Option<Duration>,
     /// Whether the lane is at its capacity.
     pub full: bool,
+    /// The fencing token of the lease of its key, while it is held here
+    /// ([`leased_by`](crate::Builder::leased_by)).
+    pub lease: Option<u64>,
+}
+
+/// One message of a lane, as of a moment ago.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageView {
+    /// The number of the message. Each message of a dispatcher has its own, and they grow in the
+    /// order of acceptance.
+    pub id: u64,
+    /// The time since it was accepted.
+    pub age: Duration,
+    /// Whether it is the head of the lane, and was started before or is with its handler.
+    pub is_head: bool,
+    /// Its version, where lanes [sequence](crate::discipline::Sequence); 0 where they do not.
+    pub version: u64,
+    /// Where it comes from; `None` if it was sent directly, is with its handler, or if its source
+    /// did not answer within a second.
+    pub origin: Option<MessageOrigin>,
+}
+
+/// The place of a message in its source.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageOrigin {
+    /// The name of the source.
+    pub source: String,
+    /// The `Debug` text of the position, cut to 256 characters. The source cannot forget what is
+    /// behind it before this message has settled, if it forgets in order.
+    pub position: String,
+}
+
+/// An attempt that failed.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedAttempt {
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// The failure, cut to 256 characters.
+    pub why: Box<str>,
+    /// The time of the failure.
+    pub at: Instant,
 }
 
 /// The state of the head of a lane.

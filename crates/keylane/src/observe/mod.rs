@@ -10,6 +10,8 @@
 //! | `message_line` | lines of the log about one message |
 //! | `hot_key` | what a query for hot keys returns |
 //! | `hot_keys` | the tables of candidates behind that query |
+//! | `times` | how long messages wait and attempts last |
+//! | `failed` | the attempts that failed last |
 //! | `stuck` | finds polls that block their thread |
 //! | `progress` | since when nothing settles, and handlers block |
 //! | `watchdog` | whether the task that looks for them runs |
@@ -27,6 +29,13 @@ mod hot_key;
 pub use hot_key::{HotBy, HotKey};
 
 pub(crate) mod hot_keys;
+
+mod times;
+pub(crate) use times::Timekeeper;
+pub use times::{Measuring, Spread, Times};
+
+mod failed;
+pub(crate) use failed::FailedAttempts;
 
 mod stuck;
 pub(crate) use stuck::{Lateness, PollMark, StuckPoll, StuckPolls};

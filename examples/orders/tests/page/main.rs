@@ -2,8 +2,6 @@
 //!
 //! The pictures are kept in `target/tmp/orders`, for people to look at.
 
-mod browser;
-
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -11,8 +9,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use browser::Browser;
 use support::{Service, directory};
+use testkit_browser::Browser;
 
 /// Names that would do something if they were taken for anything but text. Each that runs changes the title.
 fn hostile() -> Vec<String> {

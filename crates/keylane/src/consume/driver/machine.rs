@@ -1,5 +1,7 @@
 //! The core, and what it acts on beside the source: the inlet, the engine, the handle.
 
+use std::fmt;
+
 use keylane_rt::clock::{self, Instant};
 use keylane_rt::unwind::{caught, dropped};
 use keylane_rt::{Arc, cut};
@@ -17,6 +19,7 @@ use super::core::{
 use crate::dispatcher::Dispatcher;
 use crate::engine::SlotGuard;
 use crate::error::ConsumeError;
+use crate::lane::MessageOrigin;
 use crate::types::{Error, Key, Message, Of, Output};
 use crate::watching::SourceEvent;
 
@@ -43,7 +46,7 @@ pub(super) struct Machine<K, M, O, E, P> {
 
 impl<K: Key, M: Message, O: Output, E: Error, P> Machine<K, M, O, E, P>
 where
-    P: Clone + PartialEq + Send + Sync + 'static,
+    P: Clone + PartialEq + fmt::Debug + Send + Sync + 'static,
 {
     pub(super) fn new(
         dispatcher: Dispatcher<K, M, O, E>,
@@ -265,6 +268,24 @@ where
         // As in `place`.
         let trouble = placed.err().map(|text| Trouble::Failed(panicked(&text)));
         self.core.settled(settled.drain(..), trouble, now);
+    }
+
+    /// Tells where messages come from.
+    pub(super) fn tell_origins(&self) {
+        let origin = |slot: u32| {
+            let position = self.core.held_position(slot)?;
+            // The source's own `Debug`.
+            let text = caught(|| format!("{position:?}")).ok()?;
+            Some(MessageOrigin {
+                source: self.name.clone(),
+                position: cut(text, LONGEST_WHY),
+            })
+        };
+        for request in self.port.take_origins() {
+            let origins = request.slots.into_iter().map(origin).collect();
+            // Without a receiver nothing waits for them any more.
+            let _ = request.done.send(origins);
+        }
     }
 
     fn publish(&self) {

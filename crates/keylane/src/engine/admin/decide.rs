@@ -19,6 +19,7 @@ impl<T: Spec> Engine<T> {
                 let paused = lane.decide(Decision::Pause, now, &self.table.rules, spares, effects);
                 debug_assert!(paused.is_ok(), "every lane can be paused");
             });
+        self.probe.hot_keys.paused(hash);
         self.apply_and_enqueue(&mut Tally::default(), key.clone(), hash, &mut effects);
     }
 

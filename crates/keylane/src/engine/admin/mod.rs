@@ -1,3 +1,5 @@
 //! The decisions of an operator about one key.
 
 mod decide;
+
+mod origins;

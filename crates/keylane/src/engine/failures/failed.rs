@@ -59,6 +59,9 @@ impl<T: Spec> Failures<T> {
         };
         let source = envelope.obligation.source();
         self.count_failure(key.as_ref(), hash, source, attempt, &failure);
+        if key.is_some() {
+            self.probe.failed.record(hash, attempt, why(&failure));
+        }
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
             self.log_given_up(key.as_ref(), hash, source, attempt, Fate::Discard);

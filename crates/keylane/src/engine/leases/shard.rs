@@ -168,6 +168,13 @@ impl<K: Eq> Shard<K> {
         Some(HeldLease::of(entry.token.get(), end))
     }
 
+    /// The fencing token of a key, if its lease is held.
+    pub(super) fn token(&mut self, hash: u64, key: &K, now: Tick, ticker: &Ticker) -> Option<u64> {
+        let entry = self.entries.find_mut(hash, |entry| entry.key == *key)?;
+        let is_held = entry.is_held(now, &self.states, ticker);
+        is_held.then(|| entry.token.get())
+    }
+
     /// Whether a lease is held, or will be.
     pub(super) fn standing(
         &mut self,

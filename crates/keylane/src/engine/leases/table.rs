@@ -82,6 +82,13 @@ impl<K: Eq + Clone + 'static> LaneLeaseTable<K> {
         shard.held(hash, key, moment.now, &self.ticker)
     }
 
+    /// The fencing token of a key, if its lease is held. Looking does not count as use.
+    pub(in crate::engine) fn token(&self, hash: u64, key: &K) -> Option<u64> {
+        let moment = self.moment();
+        let mut shard = self.shard_at(moment, hash);
+        shard.token(hash, key, moment.now, &self.ticker)
+    }
+
     /// The same, where it was looked up before, if its key has had a lane since.
     #[inline]
     pub(crate) fn held_still(

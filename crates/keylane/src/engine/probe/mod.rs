@@ -6,7 +6,7 @@
 mod notify;
 
 use keylane_rt::unwind::{caught, dropped, shielded};
-use keylane_rt::{Handle, OwnLine, clock};
+use keylane_rt::{Arc, Handle, OwnLine, clock};
 
 use super::events::{Event, Feed};
 use super::settings::{Overflow, Settings};
@@ -14,7 +14,7 @@ use crate::adaptive::Meter;
 use crate::observe::facade::Facade;
 use crate::observe::hot_keys::HotKeys;
 use crate::observe::trace::{ShowKey, Shown};
-use crate::observe::{Counters, Progress, Watchdog};
+use crate::observe::{Counters, FailedAttempts, Progress, Timekeeper, Watchdog};
 
 pub(crate) struct Probe<K> {
     pub(crate) counters: OwnLine<Counters>,
@@ -24,6 +24,10 @@ pub(crate) struct Probe<K> {
     pub(crate) progress: Progress,
     /// Measures attempts, where the concurrency is adaptive.
     pub(crate) meter: Option<Meter>,
+    /// How long messages wait and attempts last.
+    pub(crate) times: Arc<Timekeeper>,
+    /// The attempts that failed last.
+    pub(crate) failed: FailedAttempts,
     /// Which keys are hot.
     pub(crate) hot_keys: HotKeys,
     /// The subscribers to events.
@@ -48,6 +52,8 @@ impl<K> Probe<K> {
             facade: Facade::new(settings.name.as_deref()),
             progress: Progress::default(),
             meter,
+            times: Arc::default(),
+            failed: FailedAttempts::default(),
             hot_keys: HotKeys::new(concurrency),
             feed: Feed::new(settings.event_capacity),
             watchdog: Watchdog::default(),

@@ -3,7 +3,7 @@
 use std::task::{self, Poll};
 
 use keylane_rt::Arc;
-use keylane_rt::clock::{self, Alarm};
+use keylane_rt::clock::{self, Alarm, Instant};
 
 use crate::adaptive::Started;
 use crate::engine::Engine;
@@ -19,6 +19,8 @@ pub(super) struct AttemptExtras<E> {
     pub(super) span: Option<tracing::Span>,
     /// The measurement, where the concurrency is adaptive.
     started: Option<Started>,
+    /// When it began, where times are measured.
+    began: Option<Instant>,
     /// The timer, set once a handler with a time-out has returned `Pending`.
     alarm: Option<Alarm>,
     /// Why there is no future to poll.
@@ -33,6 +35,7 @@ impl<E> AttemptExtras<E> {
             Box::new(Self {
                 span: None,
                 started: None,
+                began: None,
                 alarm: None,
                 failed: None,
             })
@@ -68,13 +71,28 @@ impl<T: Spec> Engine<T> {
             .meter
             .as_ref()
             .map(|meter| meter.start(clock::now()));
-        (span.is_some() || started.is_some()).then(|| {
+        let began = self.measure_start(context.attempt, accepted_at);
+        (span.is_some() || started.is_some() || began.is_some()).then(|| {
             Box::new(AttemptExtras {
                 span,
                 started,
+                began,
                 alarm: None,
                 failed: None,
             })
+        })
+    }
+
+    /// Measures the wait of a message, if it is one of those that are measured. Returns when its
+    /// attempt has begun.
+    fn measure_start(&self, attempt: u32, accepted_at: u64) -> Option<Instant> {
+        let times = &self.probe.times;
+        times.measures(accepted_at).then(|| {
+            let now = clock::now();
+            if attempt == 1 {
+                times.waited(self.clocks.waited(accepted_at, now));
+            }
+            now
         })
     }
 
@@ -85,8 +103,16 @@ impl<T: Spec> Engine<T> {
         watched: AttemptExtras<T::Error>,
         answer: &Result<A, Box<Failure<T::Error>>>,
     ) {
-        let AttemptExtras { span, started, .. } = watched;
+        let AttemptExtras {
+            span,
+            started,
+            began,
+            ..
+        } = watched;
         drop(span);
+        if let Some(began) = began {
+            self.probe.times.attempted(began);
+        }
         if let Some(started) = started {
             self.measure(&started, answer);
         }

@@ -183,7 +183,8 @@ impl<T: Spec> Engine<T> {
             context.set_deadline(clock::now().checked_add(timeout));
         }
         let stopwatch = Stopwatch::start(|now| self.clocks.waited(accepted_at, now));
-        let watched = if self.probe.meter.is_some() || trace::is_enabled() {
+        let is_measured = self.probe.times.measures(accepted_at);
+        let watched = if is_measured || self.probe.meter.is_some() || trace::is_enabled() {
             self.watch(context, hash, accepted_at)
         } else {
             None

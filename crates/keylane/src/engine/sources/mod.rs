@@ -13,6 +13,8 @@
 
 mod lines;
 
+mod origins;
+
 mod revoked;
 
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use keylane_rt::unwind::shielded;
 use keylane_rt::{Mutex, lock, oneshot};
 use keylane_source::{LetterCause, Outcome, StartLater};
 
+use crate::lane::MessageOrigin;
 use crate::observe::message_line::MessageLine;
 
 /// Is told of attempts before they start, by slot, where a source counts them.
@@ -53,6 +56,8 @@ pub(crate) struct Sources {
     /// Whether any source was ever consumed. Relaxed, without a partner: the first message of a
     /// source comes after it was set.
     used: AtomicBool,
+    /// Whether any driver has a question for origins to answer.
+    asked: AtomicBool,
     /// Whether the messages of a lane become one by the user's function.
     merges: bool,
 }
@@ -61,6 +66,7 @@ pub(crate) struct Sources {
 #[derive(Default)]
 struct Outbox {
     news: News,
+    origins: Vec<OriginsRequest>,
     waker: Option<Waker>,
     /// How many settlements the driver waits for.
     least: usize,
@@ -88,6 +94,13 @@ pub(crate) struct LetterRequest {
     pub(crate) why: String,
     /// Whether it is durable now.
     pub(crate) done: oneshot::Sender<Result<(), NotKept>>,
+}
+
+/// A question for the origins of some messages.
+pub(crate) struct OriginsRequest {
+    pub(crate) slots: Vec<u32>,
+    /// In the order of the slots.
+    pub(crate) done: oneshot::Sender<Vec<Option<MessageOrigin>>>,
 }
 
 /// Why a source does not have a dead letter.
@@ -422,6 +435,6 @@ impl Outbox {
     }
 
     fn has_news(&self) -> bool {
-        self.news.settled.len() >= self.least || self.news.is_urgent
+        self.news.settled.len() >= self.least || self.news.is_urgent || !self.origins.is_empty()
     }
 }

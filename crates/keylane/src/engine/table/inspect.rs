@@ -14,7 +14,7 @@ use crate::types::Spec;
 
 impl<T: Spec> LaneTable<T> {
     pub(crate) fn inspect(&self, key: &T::Key, hash: u64, now: Instant) -> Option<LaneView> {
-        self.lanes.peek(hash, key, |lane| LaneView {
+        let mut view = self.lanes.peek(hash, key, |lane| LaneView {
             depth: lane.depth(&self.rules),
             state: Self::state_of(lane, now),
             head_age: self
@@ -23,7 +23,14 @@ impl<T: Spec> LaneTable<T> {
             oldest_waiting: Self::oldest_behind(lane)
                 .map(|parked| self.clocks.waited(parked.envelope.accepted_at, now)),
             full: lane.gate().is_some() || lane.depth(&self.rules) >= self.settings.lane_capacity,
-        })
+            lease: None,
+        })?;
+        // Not under the lock of the lane: it is the inner one of the two.
+        view.lease = self
+            .leases
+            .as_ref()
+            .and_then(|leases| leases.token(hash, key));
+        Some(view)
     }
 
     fn state_of(lane: &Lane<T>, now: Instant) -> LaneState {

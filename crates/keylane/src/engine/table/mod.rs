@@ -11,6 +11,11 @@ mod evict;
 
 mod inspect;
 
+mod messages;
+pub(crate) use messages::Listed;
+
+mod paused;
+
 mod hottest;
 
 mod watermark;

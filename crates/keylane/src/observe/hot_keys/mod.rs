@@ -8,6 +8,7 @@
 //! | [`Deepest`] | a lane that grew to 2, 4, 8, .. messages, or by 64 | the least deep |
 //! | [`Stalled`] | a head that waits for a retry, a sink or a decision | the youngest head |
 //! | [`Waits`] | each handler that waits, until it is ready | nothing: there is room for all |
+//! | [`Paused`] | a lane that an operator pauses | the one that was paused first |
 //! | [`Busy`] | the time that handlers of a key have waited | the least: Space-Saving |
 //!
 //! The tables of a dispatcher that never needs them hold no memory.
@@ -28,6 +29,9 @@ use stalled::{Recheck, Stalled};
 mod waits;
 pub(crate) use waits::Wait;
 use waits::Waits;
+
+mod paused;
+use paused::Paused;
 
 mod space_saving;
 use space_saving::SpaceSaving;
@@ -51,6 +55,7 @@ pub(crate) struct HotKeys {
     stalled: Mutex<Stalled>,
     waits: Waits,
     busy: Mutex<Busy>,
+    paused: Mutex<Paused>,
 }
 
 /// All candidates at one moment.
@@ -79,6 +84,7 @@ impl HotKeys {
             stalled: Mutex::default(),
             waits: Waits::new(concurrency),
             busy: Mutex::default(),
+            paused: Mutex::default(),
         }
     }
 
@@ -152,6 +158,21 @@ impl HotKeys {
             lock(stalled).update(other, was, seen);
             lock(stalled).admit(hash, accepted);
         }
+    }
+
+    /// An operator has paused a lane.
+    pub(crate) fn paused(&self, hash: u64) {
+        lock(&self.paused).admit(hash);
+    }
+
+    /// Lanes that may be paused, the one that was paused last first.
+    pub(crate) fn maybe_paused(&self) -> Vec<u64> {
+        lock(&self.paused).all()
+    }
+
+    /// A lane is not paused any more.
+    pub(crate) fn not_paused(&self, hash: u64) {
+        lock(&self.paused).remove(hash);
     }
 
     /// The handler of this runner begins to wait.

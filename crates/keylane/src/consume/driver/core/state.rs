@@ -101,6 +101,11 @@ impl<P: Clone + PartialEq> Core<P> {
         }
     }
 
+    /// The position of a message that is here.
+    pub(in super::super) fn held_position(&self, slot: u32) -> Option<&P> {
+        self.ledger.held.get(slot).map(|held| &held.position)
+    }
+
     /// The position of a message, if its source may still be told of it.
     pub(in super::super) fn position_of(&self, slot: u32) -> Option<P> {
         let held = self.ledger.held.get(slot)?;

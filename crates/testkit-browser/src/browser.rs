@@ -7,10 +7,12 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Request, until};
+use crate::http::Request;
+use crate::until::until;
 
-/// A browser with one page, gone when it is dropped.
-pub(crate) struct Browser {
+/// A browser with one page, gone when it is dropped. Every method panics if the driver refuses.
+#[derive(Debug)]
+pub struct Browser {
     driver: Child,
     address: SocketAddr,
     session: String,
@@ -18,7 +20,12 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    pub(crate) fn start() -> Self {
+    /// Starts chromedriver, and a browser with an empty profile.
+    ///
+    /// # Panics
+    ///
+    /// If they are not installed, or do not start.
+    pub fn start() -> Self {
         // It takes a free port of IPv4 and then the same of IPv6, which may be another's by then.
         let (driver, port) = (0..5)
             .find_map(|_| Self::driver())
@@ -91,18 +98,20 @@ impl Browser {
         Some((driver, port))
     }
 
-    pub(crate) fn open(&self, url: &str) {
+    /// Opens an address, and waits until it is loaded.
+    pub fn open(&self, url: &str) {
         self.command("/url", &json!({ "url": url }));
     }
 
     /// Makes the view so many pixels wide and high.
-    pub(crate) fn resize(&self, width: u32, height: u32) {
+    pub fn resize(&self, width: u32, height: u32) {
         let metrics =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.devtools("Emulation.setDeviceMetricsOverride", &metrics);
     }
 
-    pub(crate) fn prefer(&self, scheme: &str) {
+    /// Sets the preferred color scheme: `light` or `dark`.
+    pub fn prefer(&self, scheme: &str) {
         let features = [json!({ "name": "prefers-color-scheme", "value": scheme })];
         self.devtools(
             "Emulation.setEmulatedMedia",
@@ -110,20 +119,24 @@ impl Browser {
         );
     }
 
-    /// What the body of a function returns on the page.
-    pub(crate) fn run(&self, script: &str) -> Value {
+    /// Runs the body of a function on the page, and returns what it returns.
+    pub fn run(&self, script: &str) -> Value {
         self.command("/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Looks until the expression is true on the page.
-    pub(crate) fn until(&self, expression: &str) {
+    /// Waits until the expression is true on the page.
+    ///
+    /// # Panics
+    ///
+    /// If it is not true within a minute.
+    pub fn until(&self, expression: &str) {
         until(expression, || {
             self.run(&format!("return {expression}")) == true
         });
     }
 
     /// Clicks at the element as a person would: it must be in view, and in front.
-    pub(crate) fn click(&self, selector: &str) {
+    pub fn click(&self, selector: &str) {
         let found = self.command(
             "/element",
             &json!({ "using": "css selector", "value": selector }),
@@ -135,15 +148,26 @@ impl Browser {
         self.command(&format!("/element/{element}/click"), &json!({}));
     }
 
+    /// Types these characters into what has the focus. Named keys are those of WebDriver, such as
+    /// `\u{e004}` for Tab, `\u{e007}` for Enter and `\u{e00c}` for Escape.
+    pub fn press(&self, keys: &str) {
+        let strokes = keys.chars().flat_map(|key| {
+            ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key.to_string() }))
+        });
+        let strokes: Vec<Value> = strokes.collect();
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": strokes });
+        self.command("/actions", &json!({ "actions": [keyboard] }));
+    }
+
     /// The whole page, as a PNG.
-    pub(crate) fn picture(&self) -> Vec<u8> {
+    pub fn picture(&self) -> Vec<u8> {
         let whole = json!({ "format": "png", "captureBeyondViewport": true });
         let shot = self.devtools("Page.captureScreenshot", &whole);
         decoded(shot["data"].as_str().expect("base64"))
     }
 
     /// The text of a dialog, if one is open.
-    pub(crate) fn dialog(&self) -> Option<String> {
+    pub fn dialog(&self) -> Option<String> {
         let request = Request::new("GET", &format!("{}/alert/text", self.session));
         let answer = request.send(self.address);
         match answer.status {
@@ -153,7 +177,7 @@ impl Browser {
     }
 
     /// What the console has said since the last call, from warnings on.
-    pub(crate) fn complaints(&self) -> Vec<String> {
+    pub fn complaints(&self) -> Vec<String> {
         let log = self.log("browser");
         let bad = log.iter().filter(|entry| {
             let level = entry["level"].as_str();
@@ -163,7 +187,7 @@ impl Browser {
     }
 
     /// What was asked of the network since the last call, but by the browser's own first page.
-    pub(crate) fn requests(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         let log = self.log("performance");
         let messages = log.iter().map(|entry| {
             let text = entry["message"].as_str().expect("text");
@@ -202,7 +226,8 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The driver ends the browser when it is asked to, and would leave it behind if it were killed.
+        // The driver ends the browser when it is asked to, and would leave it behind if it were
+        // killed.
         if !self.session.is_empty() && !std::thread::panicking() {
             self.ask("DELETE", &self.session.clone(), &json!({}));
         } else if !self.session.is_empty() {

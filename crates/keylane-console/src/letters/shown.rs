@@ -1,0 +1,174 @@
+//! A letter as a page shows it, and the letters that a filter chooses. Pure.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use keylane::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::store::StoredLetter;
+use crate::key::ConsoleKey;
+use crate::rows::{cut, ms};
+
+/// Most characters of an error, and most headers.
+const MOST_ERROR: usize = 4_096;
+const MOST_HEADERS: usize = 64;
+
+/// Most bytes of a payload in a list, and of one letter.
+pub(crate) const IN_LIST: usize = 256;
+pub(crate) const ALONE: usize = 64 << 10;
+
+/// One letter.
+#[derive(Debug, Serialize)]
+pub(crate) struct LetterRow {
+    pub(crate) id: String,
+    pub(crate) key: Option<String>,
+    pub(crate) attempts: u32,
+    pub(crate) cause: String,
+    pub(crate) error: String,
+    /// Milliseconds since 1970.
+    pub(crate) at_ms: Option<u64>,
+    pub(crate) payload: Payload,
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// Bytes as a page shows them.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Payload {
+    /// All bytes there are.
+    pub(crate) bytes: usize,
+    /// `json`, `text` or `hex`: what `shown` is.
+    pub(crate) form: &'static str,
+    /// The first bytes.
+    pub(crate) shown: String,
+}
+
+impl LetterRow {
+    pub(crate) fn of(letter: &StoredLetter, most: usize) -> Self {
+        let headers = letter.headers.iter().take(MOST_HEADERS);
+        let since = letter.at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        Self {
+            id: letter.id.clone(),
+            key: letter.key.as_ref().map(key_text),
+            attempts: letter.attempts,
+            cause: cut(&letter.cause),
+            error: letter.error.chars().take(MOST_ERROR).collect(),
+            at_ms: since.map(ms),
+            payload: Payload::of(&letter.payload, most),
+            headers: headers
+                .map(|(name, value)| (cut(name), cut(&value.to_text())))
+                .collect(),
+        }
+    }
+}
+
+impl Payload {
+    fn of(bytes: &Bytes, most: usize) -> Self {
+        let first = &bytes[..bytes.len().min(most)];
+        let is_whole = first.len() == bytes.len();
+        let (form, shown) = match whole_chars(first) {
+            Some(text) if is_whole && is_json(text) => ("json", text.to_owned()),
+            Some(text) if !text.chars().any(is_binary) => ("text", text.to_owned()),
+            _ => ("hex", hex(first)),
+        };
+        Self {
+            bytes: bytes.len(),
+            form,
+            shown,
+        }
+    }
+}
+
+/// The text of bytes that are UTF-8, but for a character that is cut at the end.
+fn whole_chars(bytes: &[u8]) -> Option<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    }
+}
+
+/// Whether it is an object or a list: a number or a word is shown as it is.
+fn is_json(text: &str) -> bool {
+    let value = serde_json::from_str(text);
+    matches!(value, Ok(Value::Object(_) | Value::Array(_)))
+}
+
+/// Whether no text has this character.
+fn is_binary(character: char) -> bool {
+    character.is_control() && !matches!(character, '\t' | '\n' | '\r')
+}
+
+/// Sixteen bytes to a line.
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(16).map(|line| {
+        let pairs = line.iter().map(|byte| format!("{byte:02x}"));
+        pairs.collect::<Vec<_>>().join(" ")
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn key_text(key: &Bytes) -> String {
+    cut(&key.to_text())
+}
+
+/// Whether a filter chooses a letter: each of its words is in the key, the cause or the error. An
+/// empty filter chooses all. A letter that is newer than `until` is not chosen: a message that is
+/// redriven and fails again does not come twice.
+pub(crate) fn matches(letter: &StoredLetter, filter: &str, until: Option<SystemTime>) -> bool {
+    if let (Some(at), Some(until)) = (letter.at, until)
+        && at > until
+    {
+        return false;
+    }
+    let key = letter.key.as_ref().map(ConsoleKey::to_text);
+    let texts = [key.as_deref().unwrap_or(""), &letter.cause, &letter.error];
+    let mut words = filter.split_whitespace();
+    words.all(|word| texts.iter().any(|text| text.contains(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn shown(bytes: &'static [u8], most: usize) -> (&'static str, String) {
+        let payload = Payload::of(&Bytes::from_static(bytes), most);
+        assert_eq!(payload.bytes, bytes.len());
+        (payload.form, payload.shown)
+    }
+
+    #[test]
+    fn a_payload_is_json_text_or_hex() {
+        assert_eq!(shown(b"{\"a\":1}", 99), ("json", "{\"a\":1}".into()));
+        assert_eq!(shown(b"{\"a\":1}", 3), ("text", "{\"a".into()));
+        assert_eq!(shown(b"17", 99), ("text", "17".into()));
+        assert_eq!(shown("né".as_bytes(), 2), ("text", "n".into()));
+        assert_eq!(shown(b"\xff\x00", 99), ("hex", "ff 00".into()));
+        let line = ["00"; 16].join(" ");
+        assert_eq!(shown(&[0; 17], 99), ("hex", format!("{line}\n00")));
+        assert_eq!(shown(b"a\tb\r\n", 99), ("text", "a\tb\r\n".into()));
+    }
+
+    #[test]
+    fn a_filter_is_words_that_are_all_there() {
+        let letter = StoredLetter {
+            key: Some(Bytes::from_static(b"ann")),
+            cause: "failed".into(),
+            error: "the bank has declined it".into(),
+            at: Some(UNIX_EPOCH + Duration::from_secs(10)),
+            ..StoredLetter::default()
+        };
+        for filter in ["", "ann", "declined bank", "failed ann"] {
+            assert!(matches(&letter, filter, None), "{filter}");
+        }
+        for filter in ["bob", "ann bob"] {
+            assert!(!matches(&letter, filter, None), "{filter}");
+        }
+        let until = |seconds| Some(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert!(matches(&letter, "", until(10)) && !matches(&letter, "", until(9)));
+    }
+}

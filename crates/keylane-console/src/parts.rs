@@ -1,0 +1,118 @@
+//! The parts of a source: partitions, streams.
+
+use serde::Serialize;
+
+use crate::rows::cut;
+
+/// A part of a source, such as a partition: what [`Builder::parts`](crate::Builder::parts) shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourcePart {
+    /// The name of the part.
+    pub name: String,
+    /// The position below which all is settled.
+    pub frontier: Option<u64>,
+    /// How far it is behind the end of its log, in messages.
+    pub lag: Option<u64>,
+    /// Messages that were handed over and have not settled.
+    pub held: u64,
+    /// Messages that are settled above the frontier: they wait for one that is not.
+    pub beyond: u64,
+    /// Whether an operator has paused it.
+    pub is_paused: bool,
+    /// Why it cannot be read now, or what else an operator must know.
+    pub trouble: Option<String>,
+}
+
+/// The parts of an intake, by its name.
+pub(crate) type Parts = Box<dyn Fn() -> Vec<SourcePart> + Send + Sync>;
+
+/// Most parts of a source in the feed: the ones that are furthest behind.
+const MOST: usize = 200;
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct PartRow {
+    name: String,
+    frontier: Option<u64>,
+    lag: Option<u64>,
+    held: u64,
+    beyond: u64,
+    is_paused: bool,
+    trouble: Option<String>,
+}
+
+/// The parts that an operator needs to see: those in trouble, then by their lag; and how many
+/// others there are.
+pub(crate) fn rows(mut parts: Vec<SourcePart>) -> (Vec<PartRow>, usize) {
+    parts.sort_by(|a, b| {
+        let rank = |part: &SourcePart| (part.trouble.is_some(), part.lag);
+        rank(b).cmp(&rank(a)).then_with(|| a.name.cmp(&b.name))
+    });
+    let others = parts.len().saturating_sub(MOST);
+    let shown = parts.into_iter().take(MOST).map(|part| PartRow {
+        name: cut(&part.name),
+        frontier: part.frontier,
+        lag: part.lag,
+        held: part.held,
+        beyond: part.beyond,
+        is_paused: part.is_paused,
+        trouble: part.trouble.as_deref().map(cut),
+    });
+    (shown.collect(), others)
+}
+
+#[cfg(feature = "kafka")]
+mod kafka {
+    use keylane_kafka::{Control, PartitionStatus};
+
+    use super::SourcePart;
+
+    /// Returns the partitions of a Kafka source, for [`Builder::parts`](crate::Builder::parts).
+    pub fn kafka_parts(control: Control) -> impl Fn() -> Vec<SourcePart> + Send + Sync + 'static {
+        move || control.partitions().into_iter().map(part).collect()
+    }
+
+    fn part(status: PartitionStatus) -> SourcePart {
+        let overtaken = status.overtaken.map(|overtaken| {
+            let (from, to) = (overtaken.committed, overtaken.log_start);
+            format!("retention has deleted the offsets from {from} to {to}")
+        });
+        let full = status
+            .is_full
+            .then(|| "the metadata of a commit is near its limit".to_owned());
+        let failure = status.failure.as_ref();
+        SourcePart {
+            name: format!("{}/{}", status.topic, status.partition),
+            frontier: Some(status.position),
+            lag: status.lag(),
+            held: status.open as u64,
+            beyond: status.beyond,
+            is_paused: status.is_paused,
+            trouble: failure.map(|it| it.why.clone()).or(overtaken).or(full),
+        }
+    }
+}
+#[cfg(feature = "kafka")]
+pub use kafka::kafka_parts;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_in_trouble_come_first_and_then_those_that_are_behind() {
+        let part = |name: &str, lag: u64, trouble: Option<&str>| SourcePart {
+            name: name.into(),
+            lag: Some(lag),
+            trouble: trouble.map(str::to_owned),
+            ..SourcePart::default()
+        };
+        let (shown, others) = rows(vec![
+            part("c", 1, None),
+            part("a", 9, None),
+            part("b", 0, Some("no leader")),
+        ]);
+        let names: Vec<_> = shown.iter().map(|row| &*row.name).collect();
+        assert_eq!((&names[..], others), (&["b", "a", "c"][..], 0));
+        assert_eq!(rows(vec![SourcePart::default(); MOST + 3]).1, 3);
+    }
+}
