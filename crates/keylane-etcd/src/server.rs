@@ -142,6 +142,7 @@ impl Etcd {
         asked.map_err(|error| error.on_way_to(&self.place().into()))
     }
 
+    #[cfg(feature = "tls")]
     fn has_tls(&self) -> bool {
         self.addresses.iter().all(|one| has_tls(one))
     }
