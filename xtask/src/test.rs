@@ -114,7 +114,7 @@ const WITHOUT_FEATURES: &[&str] = &[
 /// KEYLANE_SCHEDULES schedules over all scenarios with each of the two schedulers, if that is set;
 /// `soak` runs ten times as many. Of the tests that run against several servers or protocols, one
 /// runs in full, and a share of the others that the commit chooses: xtask/rotation.txt. At the end,
-/// each part of the run is shown beside its share of 15.5 minutes, from xtask/shares.txt.
+/// each part of the run is shown beside its share of 16 minutes, from xtask/shares.txt.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the comparisons with the rivals too (heavy: they bring their own dependencies)

@@ -146,6 +146,7 @@ impl Etcd {
         asked.map_err(|error| error.at(&self.place))
     }
 
+    #[cfg(feature = "tls")]
     fn has_tls(&self) -> bool {
         self.addresses.iter().all(|one| has_tls(one))
     }

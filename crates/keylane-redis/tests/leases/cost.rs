@@ -45,7 +45,8 @@ async fn a_hundred_thousand_leases() {
                 let held = try_join_all(keys.map(|key| leases.acquire(key, ttl)));
                 let held = held.await.unwrap();
                 let (server_after, client_after) = both();
-                let each = |after: Duration, before: Duration| (after - before).as_nanos() as f64 / 1e3;
+                let each =
+                    |after: Duration, before: Duration| (after - before).as_nanos() as f64 / 1e3;
                 println!(
                     "{kind}, log {log}, {ttl:?}: acquired for {:.2} us of the server and {:.2} us of \
                      the holder each",
