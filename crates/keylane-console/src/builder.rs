@@ -121,8 +121,7 @@ impl Builder {
     }
 
     /// Shows the parts of an intake: the partitions of a topic, or streams. They are asked for once
-    /// a second while there is a viewer, and must not block. With the feature `kafka`,
-    /// `kafka_parts` returns those of a Kafka source.
+    /// a second while there is a viewer, and must not block.
     pub fn parts(
         mut self,
         intake: &str,

@@ -15,8 +15,6 @@ mod rows;
 
 mod parts;
 pub use parts::SourcePart;
-#[cfg(feature = "kafka")]
-pub use parts::kafka_parts;
 
 mod leaders;
 pub use leaders::Leader;

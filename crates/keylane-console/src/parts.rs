@@ -60,40 +60,6 @@ pub(crate) fn rows(mut parts: Vec<SourcePart>) -> (Vec<PartRow>, usize) {
     (shown.collect(), others)
 }
 
-#[cfg(feature = "kafka")]
-mod kafka {
-    use keylane_kafka::{Control, PartitionStatus};
-
-    use super::SourcePart;
-
-    /// Returns the partitions of a Kafka source, for [`Builder::parts`](crate::Builder::parts).
-    pub fn kafka_parts(control: Control) -> impl Fn() -> Vec<SourcePart> + Send + Sync + 'static {
-        move || control.partitions().into_iter().map(part).collect()
-    }
-
-    fn part(status: PartitionStatus) -> SourcePart {
-        let overtaken = status.overtaken.map(|overtaken| {
-            let (from, to) = (overtaken.committed, overtaken.log_start);
-            format!("retention has deleted the offsets from {from} to {to}")
-        });
-        let full = status
-            .is_full
-            .then(|| "the metadata of a commit is near its limit".to_owned());
-        let failure = status.failure.as_ref();
-        SourcePart {
-            name: format!("{}/{}", status.topic, status.partition),
-            frontier: Some(status.position),
-            lag: status.lag(),
-            held: status.open as u64,
-            beyond: status.beyond,
-            is_paused: status.is_paused,
-            trouble: failure.map(|it| it.why.clone()).or(overtaken).or(full),
-        }
-    }
-}
-#[cfg(feature = "kafka")]
-pub use kafka::kafka_parts;
-
 #[cfg(test)]
 mod tests {
     use super::*;

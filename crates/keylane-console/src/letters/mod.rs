@@ -13,6 +13,3 @@ mod job;
 
 #[cfg(feature = "inbox")]
 mod inbox;
-
-#[cfg(feature = "redis")]
-mod redis;

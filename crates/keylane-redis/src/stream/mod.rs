@@ -96,9 +96,6 @@ mod held;
 mod sink;
 pub use sink::StreamSink;
 
-mod letters;
-pub use letters::{StreamLetter, StreamLetters};
-
 mod position;
 pub use position::StreamPosition;
 
