@@ -125,13 +125,11 @@ impl Reader<'_> {
         });
         let (place, origin) = (&self.tenure.place, &self.tenure.origin);
         let fields = &self.worker.config.settings.fields;
+        let strays = &self.worker.config.strays;
         let entry = |(id, found): (EntryId, Found)| {
             let of_fields = found.fields.iter();
             let bytes = of_fields.map(|(name, value)| name.len() + value.len());
-            self.worker
-                .config
-                .strays
-                .look(&place.stream, fields, &found.fields);
+            strays.look(&place.stream, fields, &found.fields);
             let starts = &self.worker.starts;
             let attempts = starts.count(place.number, id, found.attempts);
             Entry {
