@@ -42,15 +42,11 @@ use job::blocking;
 use keylane_source::{
     Deliveries, Features, Generation, Received, Settlement, Source, SourceError, SourceLetter,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::core::KafkaPosition;
 use crate::core::StartAt;
-use crate::error::KafkaSourceError;
 use crate::link::{Prefetcher, Session, at_first_start, first_answer, only_tls};
-
-/// How long the brokers have until it is looked whether they wait for TLS.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// How long the source waits for an earlier session to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
@@ -103,11 +99,15 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
                     None => Err(SourceError::failed("no broker answers")),
                 };
             }
-            error = self.only_tls() => return Err(SourceError::failed(error)),
             answer = asked => answer?,
         };
         if let Err(error) = answer {
             let brokers = self.config.brokers();
+            if !self.config.has_tls()
+                && let Some(error) = only_tls(brokers).await
+            {
+                return Err(SourceError::failed(error));
+            }
             let what = format!("no broker answers at {brokers}: {error}");
             return Err(SourceError::failed(what));
         }
@@ -175,19 +175,5 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         self.figures.show(&[]);
         self.control.publish(Vec::new());
         Ok(())
-    }
-}
-
-impl<M> KafkaSource<M> {
-    /// Waits until the brokers have not answered for a while, and speak TLS, which this client does
-    /// not. It waits for ever if that is not so.
-    async fn only_tls(&self) -> KafkaSourceError {
-        if !self.config.has_tls() {
-            sleep(LOOK_AFTER).await;
-            if let Some(error) = only_tls(self.config.brokers()).await {
-                return error;
-            }
-        }
-        std::future::pending().await
     }
 }

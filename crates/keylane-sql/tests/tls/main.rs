@@ -20,11 +20,12 @@ enum Server {
 }
 
 impl Server {
-    /// Runs a test with each of them, at the same time.
-    async fn each<F: Future<Output = ()>>(test: impl Fn(Self) -> F) {
-        let postgres = async { test(Self::Postgres(Postgres::start().await.unwrap())).await };
-        let mariadb = async { test(Self::MariaDb(MariaDb::start().await.unwrap())).await };
-        tokio::join!(postgres, mariadb);
+    async fn both() -> [Self; 2] {
+        let (postgres, mariadb) = tokio::join!(Postgres::start(), MariaDb::start());
+        [
+            Self::Postgres(postgres.unwrap()),
+            Self::MariaDb(mariadb.unwrap()),
+        ]
     }
 
     async fn serve_tls(&self, tls: &ServerTls) {
@@ -119,7 +120,7 @@ async fn fails(address: &str, port: u16, failure: TlsFailure, advice: &str) {
 
 #[tokio::test]
 async fn each_mode_checks_what_it_says() {
-    Server::each(|server| async move {
+    for server in Server::both().await {
         let address = server.create_database().await;
         let port = server.port();
         let [_, require, authority_only, full] = server.modes();
@@ -162,13 +163,12 @@ async fn each_mode_checks_what_it_says() {
         let host = "write a host name of its certificate into the address";
         fails(&with(full, &trusted), port, TlsFailure::WrongHost, host).await;
         works(&with(authority_only, &trusted)).await;
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_wants_tls_or_a_client_certificate_is_understood() {
-    Server::each(|server| async move {
+    for server in Server::both().await {
         let address = server.create_database().await;
         let port = server.port();
         let [none, _, _, full] = server.modes();
@@ -200,8 +200,7 @@ async fn a_server_that_wants_tls_or_a_client_certificate_is_understood() {
             let plain = with(none, "");
             fails(&plain, port, TlsFailure::OnlyTls, "connect with TLS").await;
         }
-    })
-    .await;
+    }
 }
 
 #[tokio::test]
