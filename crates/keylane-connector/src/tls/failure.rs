@@ -286,7 +286,7 @@ mod tests {
         let expired = || E::InvalidCertificate(Certificate::Expired);
         let outer = Outer(io::Error::new(io::ErrorKind::InvalidData, expired()));
         assert_eq!(TlsFailure::of(&outer), Some(TlsFailure::Expired));
-        let shared: Arc<dyn Error + Send + Sync> = Arc::new(io::Error::other(outer));
+        let shared: Arc<dyn Error + Send + Sync> = Arc::new(io::Error::other(expired()));
         assert_eq!(TlsFailure::of(&shared), Some(TlsFailure::Expired));
         assert_eq!(TlsFailure::of(&Outer(io::Error::other("another"))), None);
     }
