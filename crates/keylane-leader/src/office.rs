@@ -101,8 +101,8 @@ impl CandidateBuilder {
         self
     }
 
-    /// Sets the time to live of a term: 10 seconds by default, 100 milliseconds to a day, or to what
-    /// [the store grants](crate::ElectionStore::longest_ttl). When a
+    /// Sets the time to live of a term: 10 seconds by default, 100 milliseconds to a day, or to
+    /// what [the store grants](crate::ElectionStore::longest_ttl). When a
     /// leader dies, another one is elected after this time at most. It must outlast whatever
     /// blocks the runtime of the leader, which renews the term.
     #[must_use]

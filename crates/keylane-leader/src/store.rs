@@ -53,8 +53,8 @@ pub trait ElectionStore: LeaseStore {
         ttl / 3
     }
 
-    /// Returns the longest time to live of a term that the store can grant. A candidate that asks for
-    /// more is refused at its start.
+    /// Returns the longest time to live of a term that the store can grant. A candidate that asks
+    /// for more is refused at its start.
     ///
     /// By default a day, [`LONGEST_TTL`]. A store whose terms end with a session has less.
     fn longest_ttl(&self) -> Duration {

@@ -55,8 +55,8 @@ impl LeaderWatch {
     ///
     /// # Errors
     ///
-    /// [`WatchEnded`] when there are no more changes: the office of this watch is over, or its runtime
-    /// is gone.
+    /// [`WatchEnded`] when there are no more changes: the office of this watch is over, or its
+    /// runtime is gone.
     ///
     /// # Cancel safety
     ///

@@ -65,8 +65,8 @@ pub async fn check_from(store: Arc<dyn LeaseStore>, short: Duration) {
 }
 
 /// Checks that two owners of a store keep `each` leases for several times as long as one lasts, and
-/// that the leases of one which has closed are free for the other. It takes some `3 * ttl`. Both are
-/// closed then.
+/// that the leases of one which has closed are free for the other. It takes some `3 * ttl`. Both
+/// are closed then.
 ///
 /// # Panics
 ///

@@ -368,7 +368,8 @@ fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
 /// What mixes prepared statements up after the check that finds [`OpenError::SharedSessions`].
 const BY_A_POOLER: &str = "if PgBouncer is between, it must have `pool_mode = session`";
 
-/// Returns whether a prepared statement of PostgreSQL is missing in its session, or is there already.
+/// Returns whether a prepared statement of PostgreSQL is missing in its session, or is there
+/// already.
 pub(crate) fn mixes_statements(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(DatabaseError::code);
     code.is_some_and(|code| matches!(&*code, "26000" | "42P05"))

@@ -99,7 +99,7 @@ fn look_from_outside<T: Spec>(engine: &Engine<T>, seen: &Mutex<Seen>) {
     }
 }
 
-/// Returns the polls that block their threads, each once. The health of the engine knows all of them.
+/// Returns the polls that block their threads, each once. The health of the engine knows all.
 fn look_at_polls<T: Spec>(engine: &Engine<T>, polls: &mut StuckPolls) -> Vec<StuckPoll> {
     let stuck = polls.look(engine.id(), clock::now(), engine.settings.stuck_after);
     engine.probe.progress.set_blocked(polls.blocked());
