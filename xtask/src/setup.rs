@@ -450,7 +450,7 @@ mod tests {
             "gcc libc6-dev g++ make pkg-config libssl-dev git chromium chromium-driver strace \
              faketime postgresql pgbouncer mariadb-server redis-server python3-pip etcd-server \
              etcd-client protobuf-compiler libprotobuf-dev \
-             default-jdk-headless maven valgrind"
+             default-jdk-headless maven prometheus valgrind"
         );
         assert!(missing.iter().any(|need| need.required));
     }
