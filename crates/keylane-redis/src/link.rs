@@ -76,7 +76,7 @@ impl Link {
             .connection_timeout(connect)
             .response_timeout(response)
             .tcp_settings(tcp_settings());
-        let client = certify(client, certificates).build()?;
+        let client = certify(client, nodes, certificates).build()?;
         let link = client.get_async_connection();
         let origin = Origin {
             nodes: nodes.to_vec(),

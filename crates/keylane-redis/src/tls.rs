@@ -54,17 +54,26 @@ pub(crate) fn certified(
     Client::build_with_tls(server.clone(), of_client(certificates))
 }
 
-/// Gives the certificates to the connections of a cluster.
+/// Gives the certificates to the connections of a cluster with these servers. A client that has
+/// some makes only connections with TLS.
 #[cfg(feature = "tls")]
 pub(crate) fn certify(
     cluster: ClusterClientBuilder,
+    servers: &[ConnectionInfo],
     certificates: &Certificates,
 ) -> ClusterClientBuilder {
-    cluster.certs(of_client(certificates))
+    match servers.iter().any(|server| with_tls(server).is_some()) {
+        true => cluster.certs(of_client(certificates)),
+        false => cluster,
+    }
 }
 
 #[cfg(not(feature = "tls"))]
-pub(crate) fn certify(cluster: ClusterClientBuilder, (): &()) -> ClusterClientBuilder {
+pub(crate) fn certify(
+    cluster: ClusterClientBuilder,
+    _: &[ConnectionInfo],
+    (): &(),
+) -> ClusterClientBuilder {
     cluster
 }
 
