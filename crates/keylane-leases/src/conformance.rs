@@ -23,6 +23,8 @@ use futures::future::try_join;
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::time::sleep;
 
+use crate::error::AcquireError;
+use crate::lease::Lease;
 use crate::leases::Leases;
 use crate::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
 
@@ -31,6 +33,9 @@ const LONG: Duration = Duration::from_secs(600);
 
 /// How many leases of an owner are acquired at a time.
 const AT_ONCE: usize = 100;
+
+/// How often one that the store failed at is asked for again.
+const TRIES: usize = 5;
 
 /// A time that a case can wait for.
 const SHORT: Duration = Duration::from_millis(300);
@@ -75,8 +80,8 @@ pub async fn check_from(store: Arc<dyn LeaseStore>, short: Duration) {
 pub async fn check_many(here: &Leases, there: &Leases, each: u32, ttl: Duration) {
     let keys = |of: &'static str| (0..each).map(move |number| format!("{of}/{number}"));
     // Not all at once: a client may limit how long a call waits for its turn.
-    let ours = stream::iter(keys("here").map(|key| here.acquire(key, ttl)));
-    let theirs = stream::iter(keys("there").map(|key| there.acquire(key, ttl)));
+    let ours = stream::iter(keys("here").map(|key| insist(here, key, ttl)));
+    let theirs = stream::iter(keys("there").map(|key| insist(there, key, ttl)));
     let held = try_join(
         ours.buffer_unordered(AT_ONCE).try_collect::<Vec<_>>(),
         theirs.buffer_unordered(AT_ONCE).try_collect::<Vec<_>>(),
@@ -91,10 +96,22 @@ pub async fn check_many(here: &Leases, there: &Leases, each: u32, ttl: Duration)
     let taken = there.try_acquire("here/7", ttl).await;
     assert!(taken.is_err(), "another owner has it: {taken:?}");
     here.close().await;
-    let free = stream::iter(keys("here").map(|key| there.try_acquire(key, ttl)));
+    let free = stream::iter(keys("here").map(|key| insist(there, key, ttl)));
     let free = free.buffer_unordered(AT_ONCE).try_collect::<Vec<_>>();
     assert_eq!(free.await.expect("each is free").len(), each as usize);
     there.close().await;
+}
+
+/// Acquires a lease that is free. A store may fail now and then, and tells it: two transactions of a
+/// database may conflict.
+async fn insist(leases: &Leases, key: String, ttl: Duration) -> Result<Lease, AcquireError> {
+    for _ in 0..TRIES {
+        match leases.try_acquire(key.clone(), ttl).await {
+            Err(AcquireError::Store(_)) => {}
+            answer => return answer,
+        }
+    }
+    leases.try_acquire(key, ttl).await
 }
 
 /// A case, and two owners who meet in it.
