@@ -102,8 +102,8 @@ pub async fn check_many(here: &Leases, there: &Leases, each: u32, ttl: Duration)
     there.close().await;
 }
 
-/// Acquires a lease that is free. A store may fail now and then, and tells it: two transactions of a
-/// database may conflict.
+/// Acquires a lease that is free. A store may fail now and then, and says so: two transactions of
+/// a database may conflict.
 async fn insist(leases: &Leases, key: String, ttl: Duration) -> Result<Lease, AcquireError> {
     for _ in 0..TRIES {
         match leases.try_acquire(key.clone(), ttl).await {
