@@ -82,7 +82,7 @@ pub(crate) async fn act_on_letters(
     Ok(Json(json!({ "letters": acted? })))
 }
 
-/// Whoever may act may stop: what is done stays.
+/// A user who may act may also stop a job: what is done stays.
 pub(crate) async fn stop_job(
     State(state): State<Shared>,
     Extension(who): Extension<Who>,
