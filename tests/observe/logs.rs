@@ -17,7 +17,7 @@ fn lines_with(filter: &str) -> Vec<String> {
         .without_time()
         .with_writer(lines.writer())
         .finish();
-    let _on = tracing::subscriber::set_default(subscriber);
+    let _on = keylane_testkit::set_subscriber(subscriber);
     paused().block_on(async {
         let orders = Dispatcher::builder(|order: &u32| *order)
             .trace_keys()

@@ -41,7 +41,7 @@ fn lines_of(test: impl AsyncFnOnce(&Lines)) -> Vec<String> {
         .without_time()
         .with_writer(lines.writer())
         .finish();
-    let _on = tracing::subscriber::set_default(subscriber);
+    let _on = keylane_testkit::set_subscriber(subscriber);
     paused().block_on(test(&lines));
     lines.all()
 }

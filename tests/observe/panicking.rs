@@ -35,7 +35,7 @@ impl Visit for Finds {
 }
 
 fn panics_at(text: &'static str) -> DefaultGuard {
-    tracing::subscriber::set_default(tracing_subscriber::registry().with(Panics(text)))
+    keylane_testkit::set_subscriber(tracing_subscriber::registry().with(Panics(text)))
 }
 
 /// It ends the dispatcher, and the intake. Both say so, and nothing is lost.

@@ -11,7 +11,6 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
-use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
 /// A span or an event: its name or message, and its fields.
@@ -66,7 +65,7 @@ impl Recorder {
         let recorder = Self::default();
         let keylane = Targets::new().with_target("keylane", LevelFilter::TRACE);
         let layer = recorder.clone().with_filter(keylane);
-        let guard = Registry::default().with(layer).set_default();
+        let guard = keylane_testkit::set_subscriber(Registry::default().with(layer));
         (recorder, guard)
     }
 

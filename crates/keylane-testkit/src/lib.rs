@@ -77,5 +77,5 @@ pub use events::{Acceptance, Event, Id, Key, Outcome, Record, Token};
 pub use gate::{Arrivals, Gate, Pass};
 pub use history::{History, Sending};
 pub use letters::{Letter, LetterBox, LetterRefused};
-pub use lines::Lines;
+pub use lines::{Lines, set_subscriber};
 pub use script::{Act, Cue, Script, ScriptError, Scripted};

@@ -1,7 +1,10 @@
 //! What is logged.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Subscriber};
 
 /// What is logged: the writer of a subscriber, and its lines so far. Clones share the lines.
 ///
@@ -17,6 +20,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Lines(Arc<Mutex<Vec<u8>>>);
+
+/// Makes a subscriber the one of this thread, until the guard is dropped.
+///
+/// Call this in tests in place of `tracing::subscriber::set_default`. While a process has one
+/// subscriber only, `tracing` decides whether a line is of use by the subscriber of the thread that
+/// first comes to that line. A test on another thread has none. The line would then be off for
+/// all, also for the test that waits for it.
+pub fn set_subscriber(subscriber: impl Subscriber + Send + Sync) -> DefaultGuard {
+    static ANOTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
+    LazyLock::force(&ANOTHER);
+    tracing::subscriber::set_default(subscriber)
+}
 
 impl Lines {
     /// Returns no lines.

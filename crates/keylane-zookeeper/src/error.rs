@@ -76,10 +76,8 @@ mod tests {
         ];
         for (error, advice) in cases {
             let text = unconnected("zk-1:2181,zk-2:2181", &told(&error)).to_string();
-            assert!(
-                text.starts_with("ZooKeeper at zk-1:2181,zk-2:2181: "),
-                "{text}"
-            );
+            let start = "the lease store failed: ZooKeeper at zk-1:2181,zk-2:2181: ";
+            assert!(text.starts_with(start), "{text}");
             assert!(text.contains(advice), "{text}");
             assert_eq!(text.matches("ZooKeeper at").count(), 1, "{text}");
         }

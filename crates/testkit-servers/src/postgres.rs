@@ -35,6 +35,9 @@ use crate::{Server, ServerError};
 /// ```
 pub type Postgres = Server<PostgreSql>;
 
+/// How often a restore is tried.
+const RESTORES: usize = 10;
+
 /// The kind of a [`Postgres`].
 #[derive(Debug)]
 pub struct PostgreSql {
@@ -235,6 +238,21 @@ fn free_name(folder: &Path) -> String {
     names.find(is_free).unwrap_or_default()
 }
 
+impl PostgreSql {
+    fn restore(
+        &self,
+        port: u16,
+        database: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), ServerError> {
+        let read = self.psql(port, database, seconds, |psql| {
+            psql.args(["--single-transaction", "--file"]).arg(file);
+        });
+        read.map(drop)
+    }
+}
+
 impl Dumps for PostgreSql {
     fn dump(
         &self,
@@ -257,10 +275,16 @@ impl Dumps for PostgreSql {
         file: &Path,
         seconds: u64,
     ) -> Result<(), ServerError> {
-        let read = self.psql(port, database, seconds, |psql| {
-            psql.args(["--single-transaction", "--file"]).arg(file);
-        });
-        read.map(drop)
+        // What uses the database meanwhile locks its tables in another order. A restore that the
+        // server ends for this has changed nothing.
+        for _ in 1..RESTORES {
+            match self.restore(port, database, file, seconds) {
+                Err(ServerError::Program { output, .. })
+                    if output.contains("deadlock detected") => {}
+                restored => return restored,
+            }
+        }
+        self.restore(port, database, file, seconds)
     }
 }
 

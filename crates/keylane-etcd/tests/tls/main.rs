@@ -57,7 +57,7 @@ async fn fails(etcd: &Etcd, port: u16, failure: TlsFailure, advice: &str) {
     let text = error.to_string();
     assert_eq!(error.kind(), ErrorKind::Tls(failure), "{text}");
     assert!(!error.is_retryable(), "{text}");
-    let place = format!("127.0.0.1:{port}: no TLS: {failure}: ");
+    let place = format!("etcd at 127.0.0.1:{port}: no TLS: {failure}: ");
     assert!(text.starts_with(&place) && text.ends_with(advice), "{text}");
     let lease = leases(etcd)
         .acquire("account", Duration::from_secs(10))

@@ -13,7 +13,7 @@ async fn the_lines_about_a_message_name_it() {
     let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
     // On one thread, so that all of it is logged to these lines.
-    let _on = tracing::subscriber::set_default(subscriber.finish());
+    let _on = keylane_testkit::set_subscriber(subscriber.finish());
     give_up(inbox.source(), 1).await;
     let sequence = accepted.sequence();
     let named = format!("source=inbox position=sequence {sequence} id=order-4711 attempt");

@@ -622,7 +622,7 @@ async fn the_lines_about_a_record_name_its_topic_partition_and_offset() {
     let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
     // On one thread, so that all of it is logged to these lines.
-    let _on = tracing::subscriber::set_default(subscriber.finish());
+    let _on = keylane_testkit::set_subscriber(subscriber.finish());
     let source = topic.builder().build().expect("a source");
     let named = keylane::source::Source::name(&source);
     give_up(source, 2).await;

@@ -374,7 +374,7 @@ async fn the_lines_about_an_element_name_it() {
     let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
     // On one thread, so that all of it is logged to these lines.
-    let _on = tracing::subscriber::set_default(subscriber.finish());
+    let _on = keylane_testkit::set_subscriber(subscriber.finish());
     give_up(queue.source(), 1).await;
     lines.assert_named(&format!("source=list {} position=token ", list.name));
     lines.assert_named(" id=order-4711 attempt");

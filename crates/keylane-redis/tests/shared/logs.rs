@@ -43,7 +43,7 @@ impl Logs {
             .with_ansi(false)
             .with_writer(lines.clone())
             .finish();
-        let _on = tracing::subscriber::set_default(subscriber);
+        let _on = keylane_testkit::set_subscriber(subscriber);
         Self { lines, _on }
     }
 

@@ -95,7 +95,7 @@ async fn the_lines_about_an_entry_name_it() {
     let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
     // On one thread, so that all of it is logged to these lines.
-    let _on = tracing::subscriber::set_default(subscriber.finish());
+    let _on = keylane_testkit::set_subscriber(subscriber.finish());
     for (fields, id) in [("id", "o-1"), ("other", "")] {
         let name = format!("{name}-{fields}");
         let add = ["XADD", &name, "*", "key", "7", fields, "o-1"];

@@ -213,7 +213,7 @@ async fn letters_are_written_while_the_sink_fails() {
 async fn a_refused_message_is_logged_with_its_id() {
     let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
-    let _on = tracing::subscriber::set_default(subscriber.finish());
+    let _on = keylane_testkit::set_subscriber(subscriber.finish());
     let letters = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&letters);
     let to_letters = OnRefused::dead_letter(move |refused: Refused| {

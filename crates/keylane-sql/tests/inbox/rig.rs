@@ -268,7 +268,7 @@ pub(crate) fn decoded(source: SqlSource) -> impl Source<Message = RawMessage> {
 /// On one thread, so that all of it is logged to these lines.
 pub(crate) fn log_to(lines: &Lines) -> tracing::subscriber::DefaultGuard {
     let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
-    tracing::subscriber::set_default(subscriber.finish())
+    keylane_testkit::set_subscriber(subscriber.finish())
 }
 
 /// A source that writes down when the claims of its worker have ended.

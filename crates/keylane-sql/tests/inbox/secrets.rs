@@ -81,7 +81,7 @@ async fn shows_none(kind: Kind) {
     // A user whose password is the canary. Not traced: the statement shows it.
     place.execute(create_user(kind)).await;
     let traced = Traced::default();
-    let _guard = tracing::subscriber::set_default(traced.clone());
+    let _guard = keylane_testkit::set_subscriber(traced.clone());
     // One that is refused.
     let error = Database::connect(&place.address_with_password(CANARY)).await;
     let error = error.unwrap_err();

@@ -9,9 +9,12 @@ use keylane_rt::{Mutex, lock};
 ///
 /// The watchdog looks while something happens, and each question for the health looks too.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
-    full: Mutex<Full>,
-    blocked: Mutex<Option<Blocked>>,
+pub(crate) struct Progress(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    full: Full,
+    blocked: Option<Blocked>,
 }
 
 /// Handlers that block their threads.
@@ -44,18 +47,18 @@ impl Progress {
     /// So many messages have settled until now. Returns for how long there has been no room, with
     /// nothing settled.
     pub(crate) fn full(&self, is_full: bool, settled: u64, now: Instant) -> Option<Duration> {
-        let since = lock(&self.full).look(is_full, settled, now)?;
+        let since = lock(&self.0).full.look(is_full, settled, now)?;
         Some(now.saturating_duration_since(since))
     }
 
     /// These handlers block now.
     pub(crate) fn set_blocked(&self, blocked: Option<Blocked>) {
-        *lock(&self.blocked) = blocked;
+        lock(&self.0).blocked = blocked;
     }
 
     /// How many handlers block, and for how long the first of them does.
     pub(crate) fn blocked(&self, now: Instant) -> Option<(usize, Duration)> {
-        let Blocked { handlers, since } = (*lock(&self.blocked))?;
+        let Blocked { handlers, since } = lock(&self.0).blocked?;
         Some((handlers, now.saturating_duration_since(since)))
     }
 }

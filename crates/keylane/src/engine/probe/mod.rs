@@ -22,8 +22,9 @@ pub(crate) struct Probe<K> {
     pub(crate) facade: Facade,
     /// What its health is decided by.
     pub(crate) progress: Progress,
-    /// Measures attempts, where the concurrency is adaptive.
-    pub(crate) meter: Option<Meter>,
+    /// Measures attempts, where the concurrency is adaptive. In a box: it is large, and most
+    /// dispatchers have none.
+    pub(crate) meter: Option<Box<Meter>>,
     /// How long messages wait and attempts last.
     pub(crate) times: Arc<Timekeeper>,
     /// The attempts that failed last.
@@ -51,7 +52,7 @@ impl<K> Probe<K> {
             counters: OwnLine(Counters::default()),
             facade: Facade::new(settings.name.as_deref()),
             progress: Progress::default(),
-            meter,
+            meter: meter.map(Box::new),
             times: Arc::default(),
             failed: FailedAttempts::default(),
             hot_keys: HotKeys::new(concurrency),
