@@ -128,7 +128,7 @@ async fn a_server_without_tls_is_told_from_one_that_cannot_be_reached() {
         server.kill().await.unwrap();
         let error = etcd.check().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-        let place = format!("127.0.0.1:{}: ", server.port());
+        let place = format!("etcd at 127.0.0.1:{}: ", server.port());
         assert!(error.to_string().starts_with(&place), "{error}");
     })
     .await;
