@@ -160,7 +160,7 @@ impl Etcd {
         #[cfg(feature = "tls")]
         let options = match self.has_tls() {
             true => {
-                let failure = tls::failure(&self.addresses, &self.certificates).await;
+                let failure = tls::failure(places(&self.addresses), &self.certificates).await;
                 let failed = |failure| Err(EtcdError::tls(failure).at(&self.place));
                 failure.map_or(Ok(()), failed)?;
                 tls::with(options, &self.certificates)
@@ -177,16 +177,19 @@ impl Etcd {
     }
 }
 
-/// The hosts and ports in addresses, without a user and its password, and without a path.
 fn place_of(addresses: &[String]) -> String {
-    let places = addresses.iter().map(|address| {
+    places(addresses).collect::<Vec<_>>().join(", ")
+}
+
+/// The hosts and ports in addresses, without users and their passwords, and without paths.
+fn places(addresses: &[String]) -> impl Iterator<Item = &str> {
+    addresses.iter().map(|address| {
         let rest = address
             .split_once("://")
             .map_or(&**address, |(_, rest)| rest);
         let host = rest.split_once('/').map_or(rest, |(host, _)| host);
         host.rsplit_once('@').map_or(host, |(_, host)| host)
-    });
-    places.collect::<Vec<_>>().join(", ")
+    })
 }
 
 fn has_tls(address: &str) -> bool {

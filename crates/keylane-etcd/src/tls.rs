@@ -9,7 +9,7 @@ use etcd_client::{Certificate, ConnectOptions, Identity, TlsOptions};
 #[cfg(feature = "tls")]
 use futures::stream::{FuturesUnordered, StreamExt};
 #[cfg(feature = "tls")]
-use keylane_connector::tls::{Certificates, find_failure};
+use keylane_connector::tls::{Certificates, find_failure, host_and_port};
 use keylane_connector::tls::{TlsFailure, TlsNames};
 
 pub(crate) const NAMES: TlsNames = TlsNames {
@@ -32,10 +32,10 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 /// closed.
 #[cfg(feature = "tls")]
 pub(crate) async fn failure(
-    addresses: &[String],
+    places: impl Iterator<Item = &str>,
     certificates: &Certificates,
 ) -> Option<TlsFailure> {
-    let servers = addresses.iter().filter_map(|address| place(address));
+    let servers = places.filter_map(|place| host_and_port(place, Some(443)));
     let found = servers.map(|server| find_failure(server, certificates, HELLO, HANDSHAKE));
     // The first one that is well ends it, so no other one delays the connection.
     let mut found = found.collect::<FuturesUnordered<_>>();
@@ -44,20 +44,6 @@ pub(crate) async fn failure(
         first = first.or(Some(failure?));
     }
     first
-}
-
-/// Returns the host and the port of an address with TLS.
-#[cfg(feature = "tls")]
-fn place(address: &str) -> Option<(&str, u16)> {
-    let (_, place) = address.split_once("://")?;
-    let place = place.split('/').next()?;
-    match place.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            Some((host, port.parse().ok()?))
-        }
-        _ => Some((place.trim_matches(['[', ']']), 443)),
-    }
 }
 
 /// Adds certificates to the options of the client.
@@ -89,18 +75,4 @@ pub(crate) fn failure_of(error: &ClientError) -> Option<TlsFailure> {
 #[cfg(not(feature = "tls"))]
 pub(crate) fn failure_of(_: &ClientError) -> Option<TlsFailure> {
     None
-}
-
-#[cfg(all(test, feature = "tls"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_names_its_host_and_port() {
-        assert_eq!(place("https://etcd-1:2379/"), Some(("etcd-1", 2379)));
-        assert_eq!(place("https://etcd-1"), Some(("etcd-1", 443)));
-        assert_eq!(place("https://[::1]:2379"), Some(("::1", 2379)));
-        assert_eq!(place("https://[::1]"), Some(("::1", 443)));
-        assert_eq!(place("https://etcd-1:port"), None);
-    }
 }

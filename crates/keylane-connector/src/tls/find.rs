@@ -73,6 +73,16 @@ pub async fn speaks_tls(server: (&str, u16), limit: Duration) -> bool {
     }
 }
 
+/// Returns the parts of `host:port`, where the host may be an IPv6 address in brackets. Without a
+/// port it has this default. `None` if there is no port, or what stands there is none.
+pub fn host_and_port(place: &str, default: Option<u16>) -> Option<(&str, u16)> {
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+        _ => (place, default?),
+    };
+    Some((host.trim_matches(['[', ']']), port))
+}
+
 async fn shake_hands(
     (host, port): (&str, u16),
     certificates: &Certificates,
@@ -91,5 +101,22 @@ async fn shake_hands(
     match timeout(REFUSAL, answer).await {
         Ok(answered) => answered.map(drop),
         Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_host_and_a_port() {
+        let of = |place| host_and_port(place, Some(443));
+        assert_eq!(of("etcd-1:2379"), Some(("etcd-1", 2379)));
+        assert_eq!(of("etcd-1"), Some(("etcd-1", 443)));
+        assert_eq!(of("[::1]:2379"), Some(("::1", 2379)));
+        assert_eq!(of("[::1]"), Some(("::1", 443)));
+        assert_eq!(of("etcd-1:port"), None);
+        assert_eq!(host_and_port("kafka-1", None), None);
+        assert_eq!(host_and_port("kafka-1:9092", None), Some(("kafka-1", 9092)));
     }
 }

@@ -17,4 +17,4 @@ pub use certificates::{Certificates, Identity, set_provider};
 #[cfg(feature = "tls")]
 mod find;
 #[cfg(feature = "tls")]
-pub use find::{find_failure, speaks_tls};
+pub use find::{find_failure, host_and_port, speaks_tls};

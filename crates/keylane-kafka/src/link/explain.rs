@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use keylane_connector::tls::TlsFailure;
 #[cfg(feature = "tls")]
-use keylane_connector::tls::{find_failure, speaks_tls};
+use keylane_connector::tls::{find_failure, host_and_port, speaks_tls};
 
 use crate::error::KafkaSourceError;
 use crate::refusal::{Refusal, Why};
@@ -34,7 +34,7 @@ pub(super) fn explain<'a>(
 /// Looks at the certificate of a broker, and returns what is wrong with it.
 #[cfg(feature = "tls")]
 fn look<'a>(broker: &str, property: impl Fn(&str) -> Option<&'a str>) -> Option<TlsFailure> {
-    let server = place(broker)?;
+    let server = host_and_port(broker, None)?;
     let certificates = super::certificates::certificates(property)?;
     // This is a thread of the client, which has no runtime.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -49,19 +49,11 @@ fn look<'a>(broker: &str, property: impl Fn(&str) -> Option<&'a str>) -> Option<
 #[cfg(feature = "tls")]
 pub(crate) async fn only_tls(brokers: &str) -> Option<KafkaSourceError> {
     let broker = brokers.split(',').next()?.trim();
-    let speaks = speaks_tls(place(broker)?, HANDSHAKE).await;
+    let speaks = speaks_tls(host_and_port(broker, None)?, HANDSHAKE).await;
     speaks.then(|| KafkaSourceError::Tls {
         broker: broker.to_owned(),
         failure: TlsFailure::OnlyTls,
     })
-}
-
-/// Returns the host and the port of a broker.
-#[cfg(feature = "tls")]
-fn place(broker: &str) -> Option<(&str, u16)> {
-    let (host, port) = broker.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some((host, port.parse().ok()?))
 }
 
 /// Without TLS it is not known.

@@ -49,7 +49,8 @@ pub struct MessageView {
 pub struct MessageOrigin {
     /// The name of the source.
     pub source: String,
-    /// The `Debug` text of the position, cut to 256 characters. The source cannot forget what is
+    /// What the source [says](crate::source::Source::describe) of the position, cut to 256
+    /// characters. The source cannot forget what is
     /// behind it before this message has settled, if it forgets in order.
     pub position: String,
 }

@@ -1,14 +1,15 @@
-//! Lines of the log about messages, with the positions of those.
+//! Where messages come from: in the lines of the log about them, and for those who inspect a lane.
 
 use keylane_rt::cut;
 use keylane_rt::unwind::caught;
 use keylane_source::Source;
 
 use super::task::Driver;
+use crate::lane::MessageOrigin;
 use crate::observe::message_line::Origin;
 use crate::types::{Error, Key, Message, Output};
 
-/// Most characters of a position or an id in a line.
+/// Most characters of a position.
 const LONGEST: usize = 256;
 
 impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, M, O, E, S> {
@@ -17,11 +18,7 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
     pub(super) fn write_lines(&mut self) {
         for (slot, line) in self.news.lines.drain(..) {
             let names = self.machine.core.names_of(slot);
-            let position = names.map(|(position, _)| {
-                // It is the source's own code.
-                let described = caught(|| self.source.describe(position));
-                cut(described.unwrap_or_else(|_| UNKNOWN.to_owned()), LONGEST)
-            });
+            let position = names.map(|(position, _)| described(&self.source, position));
             let origin = Origin {
                 source: self.machine.name(),
                 position: position.as_deref(),
@@ -33,6 +30,28 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
             }
         }
     }
+
+    /// Answers where messages come from.
+    pub(super) fn tell_origins(&self) {
+        let core = &self.machine.core;
+        let origin = |slot: u32| {
+            Some(MessageOrigin {
+                source: self.machine.name().to_owned(),
+                position: described(&self.source, core.held_position(slot)?),
+            })
+        };
+        for request in self.machine.port.take_origins() {
+            let origins = request.slots.into_iter().map(origin).collect();
+            // Without a receiver nothing waits for them any more.
+            let _ = request.done.send(origins);
+        }
+    }
+}
+
+/// What the source itself says of a position, which is code of the user.
+fn described<S: Source>(source: &S, position: &S::Position) -> String {
+    let described = caught(|| source.describe(position));
+    cut(described.unwrap_or_else(|_| UNKNOWN.to_owned()), LONGEST)
 }
 
 /// What a line shows instead of a position, if the source panics.

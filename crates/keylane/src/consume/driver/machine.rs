@@ -19,7 +19,6 @@ use super::core::{
 use crate::dispatcher::Dispatcher;
 use crate::engine::SlotGuard;
 use crate::error::ConsumeError;
-use crate::lane::MessageOrigin;
 use crate::types::{Error, Key, Message, Of, Output};
 use crate::watching::SourceEvent;
 
@@ -268,24 +267,6 @@ where
         // As in `place`.
         let trouble = placed.err().map(|text| Trouble::Failed(panicked(&text)));
         self.core.settled(settled.drain(..), trouble, now);
-    }
-
-    /// Tells where messages come from.
-    pub(super) fn tell_origins(&self) {
-        let origin = |slot: u32| {
-            let position = self.core.held_position(slot)?;
-            // The source's own `Debug`.
-            let text = caught(|| format!("{position:?}")).ok()?;
-            Some(MessageOrigin {
-                source: self.name.clone(),
-                position: cut(text, LONGEST_WHY),
-            })
-        };
-        for request in self.port.take_origins() {
-            let origins = request.slots.into_iter().map(origin).collect();
-            // Without a receiver nothing waits for them any more.
-            let _ = request.done.send(origins);
-        }
     }
 
     fn publish(&self) {

@@ -126,7 +126,7 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
     /// Reads what has settled, and letters.
     async fn read_news(&mut self, now: Instant) {
         // First: a message that has settled has no position any more.
-        self.machine.tell_origins();
+        self.tell_origins();
         self.write_lines();
         self.machine.settle(&mut self.news.settled, now);
         self.carry_out().await;

@@ -59,8 +59,10 @@ impl<T: Spec> Failures<T> {
         };
         let source = envelope.obligation.source();
         self.count_failure(key.as_ref(), hash, source, attempt, &failure);
-        if key.is_some() {
-            self.probe.failed.record(hash, attempt, why(&failure));
+        // Formatted once: it is the user's own code.
+        let said = key.is_some().then(|| why(&failure));
+        if let Some(said) = &said {
+            self.probe.failed.record(hash, attempt, said.clone());
         }
         let Some(message) = kept else {
             // There will be neither a retry nor a letter, so no copy of the message is kept.
@@ -80,7 +82,7 @@ impl<T: Spec> Failures<T> {
         }
         match verdict {
             Verdict::Retry(wait) => {
-                let why = why(&failure);
+                let why = said.unwrap_or_else(|| why(&failure));
                 self.probe.drop_quietly(failure);
                 let next = attempt + 1;
                 let held = Held {
@@ -105,7 +107,7 @@ impl<T: Spec> Failures<T> {
             }
             Verdict::Halt => {
                 self.log_given_up(key.as_ref(), hash, source, attempt, Fate::Halt);
-                let why = why(&failure);
+                let why = said.unwrap_or_else(|| why(&failure));
                 let work = Work::letter(attempt, failure, None);
                 let held = Held {
                     message,
