@@ -31,8 +31,11 @@ async fn full(capacity: usize, overflow: Overflow) -> Full {
         producer.send(1).await;
         quiet().await;
     }
-    let view = producer.dispatcher.inspect(&1).unwrap();
-    assert!(view.full && view.depth == capacity, "{view:?}");
+    let is_full = || {
+        let view = producer.dispatcher.inspect(&1);
+        view.is_some_and(|view| view.full && view.depth == capacity)
+    };
+    settle_until(is_full).await;
     Full {
         producer,
         gate,
