@@ -8,10 +8,11 @@ use keylane::consume::{Intake, IntakeReport};
 use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted, Retry};
-use keylane_kafka::{Control, KafkaSource};
+use keylane_console::{Console, SourcePart};
+use keylane_kafka::{Control, KafkaSource, PartitionStatus};
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::{Failure, mounted};
 
 /// How many handlers run at once.
 const HANDLERS: usize = 32;
@@ -74,6 +75,19 @@ impl Member {
         })
     }
 
+    /// A console of its lanes and of its partitions.
+    pub(crate) fn console(&self) -> Result<Console, Failure> {
+        let control = self.control.clone();
+        let console = Console::builder()
+            .dispatcher("orders", &self.lanes)
+            .intake("kafka", &self.intake)
+            .parts("kafka", move || {
+                control.partitions().into_iter().map(part).collect()
+            })
+            .allow(mounted::ALLOWED);
+        Ok(console.build()?)
+    }
+
     /// To be asked regularly: it is measured between the calls how long a frontier stands.
     pub(crate) fn status(&mut self) -> Status {
         let (lanes, intake) = (self.lanes.stats(), self.intake.stats());
@@ -113,5 +127,20 @@ impl Member {
         let report = self.intake.stop().within(STOP_WITHIN).await;
         self.lanes.drain().await;
         report
+    }
+}
+
+/// A partition on the console.
+fn part(partition: PartitionStatus) -> SourcePart {
+    SourcePart {
+        name: format!("{}/{}", partition.topic, partition.partition),
+        frontier: Some(partition.position),
+        lag: partition
+            .log_end
+            .map(|end| end.saturating_sub(partition.position)),
+        held: partition.open as u64,
+        beyond: partition.beyond,
+        is_paused: partition.is_paused,
+        trouble: partition.failure.map(|failure| failure.why),
     }
 }

@@ -10,7 +10,7 @@ use crate::block::Block;
 use crate::member::Member;
 use crate::observer::Observer;
 use crate::stop::stop_signal;
-use crate::{Failure, say};
+use crate::{Failure, mounted, say};
 
 /// Consumes until Ctrl-C, and stops in order.
 pub(crate) async fn consume(own: &Own) -> Result<(), Failure> {
@@ -30,8 +30,9 @@ pub(crate) async fn consume(own: &Own) -> Result<(), Failure> {
         sleep(work).await;
         Ok(())
     })?;
+    let console = mounted::serve(member.console()?).await?;
     say::line(format_args!(
-        "{} is consumed as a member of {}; Ctrl-C ends it.\n",
+        "http://{console}   the console\n{} is consumed as a member of {}; Ctrl-C ends it.\n",
         own.topic, own.group
     ));
     let began = Instant::now();

@@ -64,8 +64,12 @@ async fn with(show: &Show, kafka: &Kafka) -> Result<bool, Failure> {
         journal: path.clone(),
     });
     for _ in 0..WORKERS {
-        crew.start().await?;
+        let (number, console) = crew.start().await?;
+        say::line(format_args!(
+            "worker {number}: http://{console}   its console"
+        ));
     }
+    say::line("");
     let now = Instant::now();
     let mut course = Course {
         producer: Producer::start(&brokers, TOPIC, orders.clone())?,
@@ -105,8 +109,8 @@ impl Course {
     async fn run(&mut self) -> Result<Committed, Failure> {
         self.say(&format!("{WORKERS} workers begin"));
         self.handled(self.orders / 4).await?;
-        let new = self.crew.start().await?;
-        self.say(&format!("worker {new} joins"));
+        let (new, console) = self.crew.start().await?;
+        self.say(&format!("worker {new} joins: http://{console}"));
         self.have_partitions(WORKERS + 1).await?;
         self.say(&format!("worker {new} has partitions"));
         self.handled(self.orders / 2).await?;

@@ -1,5 +1,6 @@
 //! A worker of the demo: a process that handles orders. It can be killed at any point.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::time::{interval, sleep};
 
 use crate::journal::{Entry, Handling, Journal};
 use crate::member::{Member, Status};
-use crate::{Failure, say};
+use crate::{Failure, mounted, say};
 
 /// How often it says how far it is.
 const BEAT: Duration = Duration::from_millis(200);
@@ -36,8 +37,8 @@ pub(crate) struct Job {
 /// What a worker says, each in a line of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// It has begun.
-    Ready,
+    /// It has begun, and this is where its console is.
+    Ready(SocketAddr),
     /// How far it is.
     Status(Status),
 }
@@ -56,7 +57,7 @@ pub(crate) async fn work() -> Result<(), Failure> {
     let mut member = Member::start(source, move |raw| {
         handle(raw, number, work, Arc::clone(&journal))
     })?;
-    tell(&Word::Ready);
+    tell(&Word::Ready(mounted::serve(member.console()?).await?));
     let mut beat = interval(BEAT);
     loop {
         tokio::select! {

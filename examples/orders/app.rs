@@ -8,23 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
+use axum::response::Redirect;
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use keylane::consume::IntakeWatch;
 use keylane::watching::Health;
+use keylane_console::Console;
 use keylane_inbox::{Inbox, NewMessage};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
+use crate::figures::{Figures, Stats};
 use crate::guard::guard;
+use crate::health;
 use crate::ledger::{Ledger, now_us};
 use crate::order::Order;
 use crate::refusal::Refusal;
 use crate::shop::Lanes;
-use crate::watch::Watch;
-use crate::{assets, health, letters};
 
 /// Most bytes of a body. An order of the longest user fits, escaped as it may be.
 const MOST_BYTES: usize = 16 << 10;
@@ -35,23 +36,26 @@ const MOST_AT_ONCE: usize = 4_096;
 /// Most orders that wait on the disk, as of a second ago.
 const MOST_WAITING: u64 = 1_000_000;
 
+/// Where the console is.
+const CONSOLE: &str = "/console";
+
 /// What the routes share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shop {
-    pub(crate) inbox: Inbox,
-    pub(crate) lanes: Lanes,
-    pub(crate) watch: Watch,
+    inbox: Inbox,
+    lanes: Lanes,
+    figures: Figures,
     ledger: Ledger,
     places: Arc<Semaphore>,
     ids: Arc<Ids>,
 }
 
 impl Shop {
-    pub(crate) fn new(inbox: Inbox, lanes: Lanes, ledger: Ledger, watch: Watch) -> Self {
+    pub(crate) fn new(inbox: Inbox, lanes: Lanes, ledger: Ledger, figures: Figures) -> Self {
         Self {
             inbox,
             lanes,
-            watch,
+            figures,
             ledger,
             places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
             ids: Arc::default(),
@@ -59,24 +63,28 @@ impl Shop {
     }
 }
 
-pub(crate) fn routes(shop: Shop, intake: IntakeWatch, address: SocketAddr) -> Router {
+/// The routes of the service, and the console beside them, which has a guard of its own.
+pub(crate) fn routes(
+    shop: Shop,
+    intake: IntakeWatch,
+    console: &Console,
+    address: SocketAddr,
+) -> Router {
     let lanes = shop.lanes.clone();
     let health = move || Health::of([lanes.health(), intake.health()]);
     Router::new()
         .merge(health::routes(health))
         .route("/orders", post(order))
-        .route("/", get(assets::page))
-        .route("/app.css", get(assets::style))
-        .route("/app.js", get(assets::script))
-        .route("/icon.svg", get(assets::icon))
-        .route("/state.json", get(state))
-        .route("/letters", get(letters::list))
-        .route("/letters/redrive", post(letters::redrive))
+        .route("/", get(async || Redirect::to(CONSOLE)))
+        // A nested router is not asked with a slash at its end.
+        .route("/console/", get(async || Redirect::to(CONSOLE)))
+        .route("/stats", get(stats))
         .with_state(shop)
         .fallback(async || Refusal::NoSuchPage)
         .method_not_allowed_fallback(async || Refusal::NoSuchMethod)
         .layer(DefaultBodyLimit::max(MOST_BYTES))
         .layer(middleware::from_fn_with_state(address, guard))
+        .nest(CONSOLE, console.router())
 }
 
 /// The answer to an order that is stored.
@@ -96,7 +104,7 @@ async fn order(
     let Json(mut order) = order?;
     order.check().map_err(Refusal::BadOrder)?;
     let _place = shop.places.try_acquire().map_err(|_| Refusal::Busy)?;
-    if shop.watch.waiting() >= MOST_WAITING {
+    if shop.figures.waiting() >= MOST_WAITING {
         return Err(Refusal::Full);
     }
     if order.id.is_empty() {
@@ -109,7 +117,7 @@ async fn order(
     if accepted.is_duplicate() {
         shop.compare(&order, accepted.sequence()).await?;
     } else {
-        shop.watch.accepted();
+        shop.figures.accepted();
     }
     let stored = Stored {
         id: order.id,
@@ -151,9 +159,8 @@ impl Shop {
     }
 }
 
-async fn state(State(shop): State<Shop>) -> Result<impl IntoResponse, Refusal> {
-    let state = shop.watch.state(&shop).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], state))
+async fn stats(State(shop): State<Shop>) -> Result<Json<Stats>, Refusal> {
+    Ok(Json(shop.figures.stats(&shop.inbox, &shop.lanes).await?))
 }
 
 /// Ids for orders that come without one, used by no other life of the shop.

@@ -11,7 +11,7 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "orders")]
 pub(crate) struct Arguments {
-    /// Serve until Ctrl-C; together with --load, show it first and leave the page up
+    /// Serve until Ctrl-C; together with --load, show it first and leave the console up
     #[arg(long)]
     serve: bool,
 
@@ -62,7 +62,7 @@ pub(crate) struct Show {
     pub(crate) port: u16,
     /// Whether the exit status is the verdict.
     pub(crate) check: bool,
-    /// Whether the page stays up until Ctrl-C.
+    /// Whether the console stays up until Ctrl-C.
     pub(crate) stay: bool,
 }
 

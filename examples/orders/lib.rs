@@ -1,5 +1,5 @@
 //! An HTTP service that loses no order, and shows it: stored before it is accepted, handled in order for
-//! each user, and shown on a page.
+//! each user, and shown on a console.
 //!
 //! ```text
 //! cargo run --release --example orders                # shows itself, in half a minute
@@ -11,7 +11,7 @@
 //!                    202 when it is durable
 //!  POST /orders ──► inbox ──► dispatcher: a lane for each user ──► handler ──► ledger
 //!                     │            │                                              (effects.log)
-//!                     └────────────┴──► GET /: lanes, dead letters, figures
+//!                     └────────────┴──► /console: lanes, why they wait, dead letters
 //! ```
 //!
 //! Without arguments it starts itself once more, as a *worker* that serves. It sends the worker the orders
@@ -25,7 +25,7 @@
 //! | `shop.rs` | the handler, and which of its effects may repeat |
 //! | `ledger.rs` | effects that are applied once |
 //! | `app.rs`, `refusal.rs` | the routes, and what is answered when an order is not taken |
-//! | `watch.rs`, `page/` | what the page shows |
+//! | `figures.rs` | figures as JSON, for programs |
 //! | `health.rs` | what a service manager asks: is it ready, is it live, and why not |
 //! | `demo/` | the worker, the load, the kill, and the judge |
 
@@ -44,15 +44,9 @@ mod guard;
 
 mod health;
 
-mod letters;
-
 mod refusal;
 
-mod assets;
-
-mod watch;
-
-mod why;
+mod figures;
 
 mod demo;
 

@@ -34,7 +34,7 @@ pub(crate) enum Refusal {
     Damaged(StoreError),
     #[error("this server is not the host that was asked for")]
     ForeignHost,
-    #[error("the request comes from another page, or does not say from which")]
+    #[error("the request comes from a page of elsewhere")]
     ForeignOrigin,
     #[error("there is no such page")]
     NoSuchPage,
@@ -108,17 +108,17 @@ impl Refusal {
             Self::ForeignOrigin => (
                 StatusCode::FORBIDDEN,
                 "foreign_origin",
-                "use the page of the shop, or send its address in the header origin",
+                "leave the header origin out: no page of elsewhere may order",
             ),
             Self::NoSuchPage => (
                 StatusCode::NOT_FOUND,
                 "no_such_page",
-                "there are POST /orders, GET /, GET /state.json, GET /letters and POST /letters/redrive",
+                "there are POST /orders, GET /stats, GET /health/ready, GET /health/live and GET /console",
             ),
             Self::NoSuchMethod => (
                 StatusCode::METHOD_NOT_ALLOWED,
                 "no_such_method",
-                "there are POST /orders, GET /, GET /state.json, GET /letters and POST /letters/redrive",
+                "there are POST /orders, GET /stats, GET /health/ready, GET /health/live and GET /console",
             ),
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use keylane::consume::{Intake, IntakeSettings};
 use keylane::source::Source;
+use keylane_console::{Action, Console};
 use keylane_inbox::Inbox;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -17,15 +18,23 @@ use tokio::time::timeout;
 
 use crate::app::{self, Shop};
 use crate::arguments::Place;
+use crate::figures::Figures;
 use crate::ledger::Ledger;
 use crate::order::Order;
 use crate::shop::{self, Lanes};
-use crate::watch::Watch;
 use crate::{Failure, say};
 
 /// How long what runs may take to finish when the service stops. What does not is started again with the
 /// next start.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// What an operator may do on the console. Nothing that loses an order.
+const ALLOWED: [Action; 4] = [
+    Action::Pause,
+    Action::Resume,
+    Action::RetryNow,
+    Action::RedriveLetters,
+];
 
 /// The inbox, in the directory of the service.
 pub(crate) const INBOX: &str = "inbox";
@@ -65,6 +74,7 @@ struct Service {
     lanes: Lanes,
     intake: Intake,
     shop: Shop,
+    console: Console,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -87,13 +97,20 @@ impl Service {
         let orders = inbox.source().decode(Order::decode);
         let intake = lanes.consume_with(orders, IntakeSettings::new().revoke_within(GRACE / 2))?;
 
-        let watch = Watch::start(&inbox, &lanes).await?;
-        let shop = Shop::new(inbox.clone(), lanes.clone(), ledger, watch);
+        let console = Console::builder()
+            .dispatcher("orders", &lanes)
+            .intake("inbox", &intake)
+            .letters("orders", inbox.letters())
+            .allow(ALLOWED)
+            .build()?;
+        let figures = Figures::start(&inbox, &lanes).await?;
+        let shop = Shop::new(inbox.clone(), lanes.clone(), ledger, figures);
         Ok(Self {
             inbox,
             lanes,
             intake,
             shop,
+            console,
             listener,
             address,
         })
@@ -102,7 +119,9 @@ impl Service {
     /// Serves until `stop`, finishes what has started, and says what became of everything.
     async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Failure> {
         let (told, is_told) = oneshot::channel::<()>();
-        let app = app::routes(self.shop, self.intake.watch(), self.address);
+        let app = app::routes(self.shop, self.intake.watch(), &self.console, self.address);
+        // The console must know who asks.
+        let app = app.into_make_service_with_connect_info::<SocketAddr>();
         let server = axum::serve(self.listener, app).with_graceful_shutdown(async {
             // It is told by the end of the sender.
             let _ = is_told.await;
@@ -120,6 +139,8 @@ impl Service {
         ));
         let end = async {
             drop(told);
+            // Its feeds have no end of their own.
+            self.console.close();
             // A connection that does not end has nothing that is stored and not answered.
             let _ = timeout(GRACE, server).await;
             let intake = self.intake.stop().within(GRACE).await;
@@ -147,7 +168,7 @@ impl Service {
     fn lines(&self, directory: &Path) -> String {
         let (address, directory) = (self.address, directory.display());
         format!(
-            r#"{LISTENING}{address}   the page: lanes, dead letters, figures
+            r#"{LISTENING}{address}   the console: lanes, why they wait, dead letters
 Orders are kept in {directory}. Ctrl-C finishes what has started; kill -9 loses nothing either.
 
 Durable when it is answered with 202; with an id it is stored once, however often it is sent:

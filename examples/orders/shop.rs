@@ -33,7 +33,7 @@ pub(crate) enum NotPaid {
     Ledger(#[from] LedgerError),
 }
 
-// What a lane and a dead letter say of a failure is its `Debug`, and people read it on the page.
+// What a lane and a dead letter say of a failure is its `Debug`, and people read it on the console.
 impl fmt::Debug for NotPaid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

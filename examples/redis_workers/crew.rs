@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::mem::take;
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::sleep;
@@ -36,6 +37,7 @@ struct Worker {
     /// While it is open, the worker works.
     input: ChildStdin,
     listener: JoinHandle<()>,
+    console: SocketAddr,
     status: Arc<Mutex<Status>>,
 }
 
@@ -49,12 +51,13 @@ impl Crew {
         }
     }
 
-    /// Starts one more, and waits until it works. Returns its number.
-    pub(crate) async fn start(&mut self) -> Result<u32, Failure> {
+    /// Starts one more, and waits until it works. Returns its number, and where its console is.
+    pub(crate) async fn start(&mut self) -> Result<(u32, SocketAddr), Failure> {
         let worker = Worker::start(&self.job).await?;
+        let started = (worker.number, worker.console);
         self.workers.push(worker);
         self.job.number += 1;
-        Ok(self.job.number - 1)
+        Ok(started)
     }
 
     /// Kills the one with the most in its hands, as it is: SIGKILL. Returns its number when it is dead.
@@ -156,19 +159,20 @@ impl Worker {
         input.write_all(line.as_bytes()).await?;
         let mut output = BufReader::new(output).lines();
         let first = output.next_line().await?;
-        if first.as_deref().and_then(word) != Some(Word::Ready) {
+        let Some(Word::Ready(console)) = first.as_deref().and_then(word) else {
             let status = child.wait().await?;
             let number = job.number;
             return Err(
                 format!("worker {number} has not begun ({status}), and says why above").into(),
             );
-        }
+        };
         let status = Arc::default();
         Ok(Self {
             number: job.number,
             child,
             input,
             listener: tokio::spawn(listen(output, Arc::clone(&status))),
+            console,
             status,
         })
     }

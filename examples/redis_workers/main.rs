@@ -25,6 +25,9 @@ mod say;
 #[path = "../screen.rs"]
 mod screen;
 
+#[path = "../mounted.rs"]
+mod mounted;
+
 use std::error::Error;
 use std::process::ExitCode;
 

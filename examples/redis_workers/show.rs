@@ -58,8 +58,12 @@ async fn with(show: &Show, server: &testkit_servers::Redis) -> Result<bool, Fail
         work: show.work,
     });
     for _ in 0..WORKERS {
-        crew.start().await?;
+        let (number, console) = crew.start().await?;
+        say::line(format_args!(
+            "worker {number}: http://{console}   its console"
+        ));
     }
+    say::line("");
     let now = Instant::now();
     let mut course = Course {
         queue: queue(&Redis::at(&url)?).build()?,
@@ -103,8 +107,8 @@ impl Course {
         self.produced(1, 4).await?;
         let killed = self.crew.kill_busiest().await?;
         self.say(&format!("worker {killed} is killed (SIGKILL)"));
-        let new = self.crew.start().await?;
-        self.say(&format!("worker {new} joins"));
+        let (new, console) = self.crew.start().await?;
+        self.say(&format!("worker {new} joins: http://{console}"));
         self.produced(1, 2).await?;
         let paused = self.crew.pause_busiest().await?;
         self.say(&format!("worker {paused} is stopped (SIGSTOP)"));

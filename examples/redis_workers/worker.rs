@@ -1,6 +1,7 @@
 //! A worker of the demo: a process that handles the orders of a list and of a stream. It can be killed or
 //! stopped at any point.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use keylane::consume::Intake;
 use keylane::error::BoxError;
 use keylane::source::{RawMessage, Source};
 use keylane::{Dispatcher, OnExhausted, Retry};
+use keylane_console::Console;
 use keylane_redis::{ListBuilder, ListKey, ListQueue, Redis, StreamSource};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -17,7 +19,7 @@ use tokio::time::{interval, sleep};
 
 use crate::order::Order;
 use crate::sink::{Entry, Sink, What};
-use crate::{Failure, say};
+use crate::{Failure, mounted, say};
 
 pub(crate) const LIST: &str = "orders-by-list";
 pub(crate) const STREAM: &str = "orders-by-stream";
@@ -48,8 +50,8 @@ pub(crate) struct Job {
 /// What a worker says, each in a line of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Word {
-    /// It has begun.
-    Ready,
+    /// It has begun, and this is where its console is.
+    Ready(SocketAddr),
     /// How far it is.
     Status(Status),
 }
@@ -101,7 +103,13 @@ pub(crate) async fn work() -> Result<(), Failure> {
     let list = Lanes::start(queue(&redis).build()?.source(), ListQueue::token, &handler)?;
     let stream = source.lease(LEASE).build()?;
     let stream = Lanes::start(stream, StreamSource::token, &handler)?;
-    say(&Word::Ready)?;
+    let console = Console::builder()
+        .dispatcher(LIST, &list.dispatcher)
+        .dispatcher(STREAM, &stream.dispatcher)
+        .intake(LIST, &list.intake)
+        .intake(STREAM, &stream.intake)
+        .allow(mounted::ALLOWED);
+    say(&Word::Ready(mounted::serve(console.build()?).await?))?;
     let mut beat = interval(BEAT);
     loop {
         tokio::select! {

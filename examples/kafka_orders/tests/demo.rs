@@ -118,6 +118,7 @@ async fn a_topic_of_yours_is_consumed_and_committed() {
             .expect("it starts");
         let output = child.stdout.take().expect("it is piped");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        assert_eq!(the_console(&mut lines).status, 200);
         assert!(lines.any(|line| line.contains(", lag 0, ")));
         // A partition, with the member that has it.
         assert!(lines.any(|line| line.split_whitespace().nth(1) == Some("this")));
@@ -148,6 +149,7 @@ fn nothing_is_left_after_an_interruption() {
         .expect("it starts");
     let output = child.stdout.take().expect("it is piped");
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    assert_eq!(the_console(&mut lines).status, 200);
     assert!(lines.any(|line| line.ends_with("workers begin")));
     let id = child.id().to_string();
     let processes = descendants(&id);
@@ -175,6 +177,19 @@ fn runs(id: &str) -> bool {
     // The name of the program comes before the state, and may have spaces and brackets in it.
     let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
     state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+}
+
+/// Asks for the page of the console whose address is said first.
+fn the_console(lines: &mut impl Iterator<Item = String>) -> testkit_browser::Answer {
+    let mut words = lines.flat_map(|line| {
+        let words = line.split(' ').map(str::to_owned);
+        words.collect::<Vec<_>>()
+    });
+    let address = words.find_map(|word| word.strip_prefix("http://").map(str::to_owned));
+    let address = address.expect("an address").parse().expect("an address");
+    let answer = testkit_browser::Request::new("GET", "/").send(address);
+    assert!(answer.body.contains("keylane console"), "{answer:?}");
+    answer
 }
 
 fn temporary() -> PathBuf {

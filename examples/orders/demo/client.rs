@@ -20,25 +20,62 @@ use crate::order::Order;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Letters that are redriven by one request.
+const AT_ONCE: usize = 1_000;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     connections: Connections<HttpConnector, Body>,
     address: SocketAddr,
 }
 
-/// What the demo reads of the state.
+/// What the demo reads of the figures.
 #[derive(Debug, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct Stats {
     pub(crate) waiting: u64,
     pub(crate) dead_letters: u64,
 }
 
 /// What the demo reads of a dead letter.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Letter {
     pub(crate) sequence: u64,
     pub(crate) id: String,
     pub(crate) attempts: u32,
+}
+
+/// The console's answer to a question for letters.
+#[derive(Debug, Deserialize)]
+struct Page {
+    letters: Vec<Row>,
+    /// Behind this one there are more.
+    next: Option<String>,
+}
+
+/// A letter on the console.
+#[derive(Debug, Deserialize)]
+struct Row {
+    id: String,
+    attempts: u32,
+    payload: Payload,
+}
+
+#[derive(Debug, Deserialize)]
+struct Payload {
+    shown: String,
+}
+
+impl TryFrom<Row> for Letter {
+    type Error = Failure;
+
+    fn try_from(row: Row) -> Result<Self, Failure> {
+        let order = Order::from_payload(row.payload.shown.as_bytes())?;
+        Ok(Self {
+            sequence: row.id.parse()?,
+            id: order.id,
+            attempts: row.attempts,
+        })
+    }
 }
 
 impl Client {
@@ -57,29 +94,37 @@ impl Client {
         self.ask(Method::POST, "/orders", Body::from(body)).await
     }
 
-    pub(crate) async fn state(&self) -> Result<State, Failure> {
-        self.get("/state.json").await
+    pub(crate) async fn stats(&self) -> Result<Stats, Failure> {
+        self.get("/stats").await
     }
 
     /// All dead letters.
     pub(crate) async fn letters(&self) -> Result<Vec<Letter>, Failure> {
-        let mut letters = Vec::<Letter>::new();
+        let mut letters = Vec::new();
+        let mut after = "0".to_owned();
         loop {
-            let after = letters.last().map_or(0, |letter| letter.sequence);
-            let page: Vec<Letter> = self.get(&format!("/letters?after={after}")).await?;
-            if page.is_empty() {
-                return Ok(letters);
+            let path = format!("/console/letters?name=orders&after={after}");
+            let page: Page = self.get(&path).await?;
+            for row in page.letters {
+                letters.push(row.try_into()?);
             }
-            letters.extend(page);
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(letters),
+            }
         }
     }
 
     pub(crate) async fn redrive(&self, sequences: &[u64]) -> Result<(), Failure> {
-        let body = json!({ "sequences": sequences }).to_string();
-        let answer = self.ask(Method::POST, "/letters/redrive", Body::from(body));
-        let (status, body) = answer.await?;
-        if !status.is_success() {
-            return Err(format!("/letters/redrive: {status}: {body}").into());
+        let path = "/console/letters/act";
+        for some in sequences.chunks(AT_ONCE) {
+            let ids: Vec<_> = some.iter().map(ToString::to_string).collect();
+            let act = json!({ "name": "orders", "action": "redrive_letters", "ids": ids });
+            let answer = self.ask(Method::POST, path, act.to_string().into());
+            let (status, body) = answer.await?;
+            if !status.is_success() {
+                return Err(format!("{path}: {status}: {body}").into());
+            }
         }
         Ok(())
     }
@@ -104,6 +149,7 @@ impl Client {
             .uri(format!("{here}{path}"))
             .header("content-type", "application/json")
             .header("origin", here)
+            .header("x-keylane-console", "1")
             .body(body)?;
         let answer = async {
             let response = self.connections.request(request).await?;

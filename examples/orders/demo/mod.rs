@@ -66,7 +66,7 @@ pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
     if show.stay {
         let address = worker.address();
         say::line(format_args!(
-            "http://{address}   the page; Ctrl-C ends it\n"
+            "http://{address}   the console; Ctrl-C ends it\n"
         ));
         stops.await;
     }
@@ -74,7 +74,7 @@ pub(crate) async fn show(show: &Show) -> Result<bool, Failure> {
         say::line(format_args!("worker: {line}"));
     }
     if !show.stay {
-        say::line("\nWith `-- --serve --load 60000` the page stays up.");
+        say::line("\nWith `-- --serve --load 60000` the console stays up.");
     }
     Ok(is_good || !show.check)
 }
@@ -92,7 +92,7 @@ impl Demo<'_> {
         let address = worker.address();
         let client = Client::new(address);
         say::line(format_args!(
-            "http://{address}   the page, while this runs\n\n\
+            "http://{address}   the console, while this runs\n\n\
              {} orders of {} users are posted to a worker process. It answers 202 when an order is on\n\
              the disk. The orders of {} take {} each, and the bank declines those of {}.\n",
             say::grouped(self.plan.orders()),
@@ -167,7 +167,7 @@ impl Demo<'_> {
     async fn drained(&self, client: &Client) -> Result<(), Failure> {
         let (mut least, mut since) = (u64::MAX, Instant::now());
         loop {
-            let waiting = client.state().await?.waiting;
+            let waiting = client.stats().await?.waiting;
             if waiting == 0 {
                 return Ok(());
             }

@@ -35,12 +35,12 @@ impl Progress {
             loop {
                 beat.tick().await;
                 // Beside the load: an answer that takes long, or none, is no reason to wait.
-                let state = timeout(Duration::from_millis(500), client.state()).await;
-                let message = match state {
-                    Ok(Ok(state)) => format!(
+                let stats = timeout(Duration::from_millis(500), client.stats()).await;
+                let message = match stats {
+                    Ok(Ok(stats)) => format!(
                         "{} on the disk, {} dead letters",
-                        grouped(state.waiting),
-                        grouped(state.dead_letters)
+                        grouped(stats.waiting),
+                        grouped(stats.dead_letters)
                     ),
                     _ => "the worker does not answer".to_owned(),
                 };

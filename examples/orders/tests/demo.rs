@@ -81,7 +81,7 @@ fn a_directory_that_cannot_be_used_is_named() {
 }
 
 #[test]
-fn the_page_stays_up_where_asked() {
+fn the_console_stays_up_where_asked() {
     let mut child = support::example()
         .args(["--serve", "--load", "200", "--port", "0"])
         .stdout(Stdio::piped())
@@ -90,13 +90,13 @@ fn the_page_stays_up_where_asked() {
         .expect("it starts");
     let output = child.stdout.take().expect("it is piped");
     let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-    let page = lines.find(|line| line.ends_with("the page; Ctrl-C ends it"));
+    let page = lines.find(|line| line.ends_with("the console; Ctrl-C ends it"));
     let address = page
         .as_deref()
         .and_then(|line| line.strip_prefix("http://"));
     let address = address.and_then(|rest| rest.split(' ').next());
     let address = address.expect("an address").parse().expect("an address");
-    let answer = testkit_browser::Request::new("GET", "/").send(address);
+    let answer = testkit_browser::Request::new("GET", "/console").send(address);
     assert_eq!(answer.status, 200);
     let pid = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &pid]).status();

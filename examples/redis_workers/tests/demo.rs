@@ -1,6 +1,9 @@
 //! The command, as its first reader would start it, with fewer orders; no terminal is there.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use testkit_browser::Request;
 
 fn started(arguments: &[&str]) -> (Output, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redis_workers"));
@@ -30,6 +33,31 @@ fn the_order_is_proved_over_a_kill_and_a_pause() {
     for part in parts {
         assert!(said.contains(part), "without {part:?}: {said}");
     }
+}
+
+/// Each worker has one, while it runs.
+#[test]
+fn a_worker_has_a_console() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_redis_workers"))
+        .args(["--demo", "--orders", "6000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let output = child.stdout.take().expect("it is piped");
+    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    let console = lines.find_map(|line| {
+        let (_, rest) = line.split_once("worker 1: http://")?;
+        rest.split(' ').next().map(str::to_owned)
+    });
+    let address = console.expect("an address").parse().expect("an address");
+    let about = Request::new("GET", "/about").send(address).json();
+    let names = serde_json::json!(["orders-by-list", "orders-by-stream"]);
+    assert_eq!((&about["dispatchers"], &about["intakes"]), (&names, &names));
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status();
+    assert!(sent.expect("`kill` is there").success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(2));
 }
 
 #[test]

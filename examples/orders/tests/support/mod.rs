@@ -92,15 +92,20 @@ impl Service {
             .send(self.address)
     }
 
-    pub(crate) fn state(&self) -> Value {
-        self.get("/state.json").json()
+    pub(crate) fn stats(&self) -> Value {
+        self.get("/stats").json()
     }
 
-    /// Asks until the state is so.
+    /// The dead letters, as the console has them.
+    pub(crate) fn letters(&self) -> Value {
+        self.get("/console/letters?name=orders").json()["letters"].take()
+    }
+
+    /// Asks until the figures are so.
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         until(what, || {
-            last = self.state();
+            last = self.stats();
             is_so(&last)
         });
         last
