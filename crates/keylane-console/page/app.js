@@ -406,9 +406,13 @@ function intakeCard() {
     state.className = "state " + (it.state === "running" ? "" : "warn");
     put(state, it.state);
     const values = [it.received, it.acked, it.dead_lettered, it.nacked, it.given_back, it.held, it.aside, it.deferred, it.stale, it.restarts];
+    const notes = {
+      1: it.unconfirmed > 0 ? number(it.unconfirmed) + " not confirmed" : "",
+      5: it.held_bytes > 0 ? number(Math.ceil(it.held_bytes / 1024)) + " KiB" : "",
+    };
     values.forEach((value, index) => {
       const isBad = (index === 2 || index === 9) && value > 0;
-      tiles[index].set(number(value), index === 5 && it.held_bytes > 0 ? number(Math.ceil(it.held_bytes / 1024)) + " KiB" : "", isBad);
+      tiles[index].set(number(value), notes[index] ?? "", isBad);
     });
     error.hidden = it.last_error === null;
     write(error, "last error: " + (it.last_error ?? ""));

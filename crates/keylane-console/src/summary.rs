@@ -117,6 +117,8 @@ pub(crate) struct SourceSummary {
     pub(crate) state: &'static str,
     pub(crate) received: u64,
     pub(crate) acked: u64,
+    /// Those of the acked that the source has not confirmed.
+    pub(crate) unconfirmed: u64,
     pub(crate) dead_lettered: u64,
     pub(crate) nacked: u64,
     pub(crate) given_back: u64,
@@ -169,6 +171,7 @@ impl SourceSummary {
             },
             received: stats.received,
             acked: stats.acked,
+            unconfirmed: stats.unconfirmed,
             dead_lettered: stats.dead_lettered,
             nacked: stats.nacked,
             given_back: stats.given_back,

@@ -37,7 +37,7 @@ fn a_source_shows_its_counts_and_its_failed_parts_and_may_end() {
     let mut feed = Stream::open(address, "/feed", None);
     let data = feed.until(|data| {
         let it = &data["body"]["intakes"][0];
-        it["acked"] == 3 && it["failed_parts"][0]["part"] == "orders/1"
+        it["acked"] == 3 && it["unconfirmed"] == 0 && it["failed_parts"][0]["part"] == "orders/1"
     });
     let it = &data["body"]["intakes"][0];
     assert_eq!(
