@@ -92,9 +92,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         office.close().await;
     }
 
-    let book = book.lock().unwrap_or_else(PoisonError::into_inner);
+    inbox.close().await?;
+    judge(&book.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Each order was booked once, and those of each account in order.
+fn judge(book: &[(u64, &str)]) -> Result<(), Box<dyn Error>> {
     let mut last = HashMap::new();
-    for (number, _) in &*book {
+    for (number, _) in book {
         let before = last.insert(number % ACCOUNTS, *number);
         if before >= Some(*number) {
             return Err(format!("order {number} was booked behind {before:?}").into());
@@ -107,7 +112,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match book.len() as u64 {
         ORDERS => {
             println!("all {ORDERS} were booked once, those of each account in order");
-            inbox.close().await?;
             Ok(())
         }
         booked => Err(format!("{booked} of {ORDERS} orders were booked").into()),
