@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use keylane_inbox::error::{AcceptError, OpenError, StoreError};
 use keylane_inbox::{Inbox, NewMessage};
+use keylane_testkit::scenario::until;
 
 use crate::tmpfs::{inside, mount};
 
@@ -173,11 +174,13 @@ async fn read_only() {
     inbox.close().await.unwrap();
     // The handle still has the file of starts.
     drop(inbox);
-    let remount = Command::new("mount")
-        .args(["-o", "remount,ro"])
-        .arg(&mount)
-        .status();
-    assert!(remount.unwrap().success());
+    let remount = || {
+        let mut remount = Command::new("mount");
+        remount.args(["-o", "remount,ro"]).arg(&mount);
+        remount.output().unwrap().status.success()
+    };
+    // A task of the inbox may end a little later, and its files are closed with it.
+    until(remount).await;
     for directory in [mount.join("inbox"), mount.join("new")] {
         let error = Inbox::open(directory).await.unwrap_err();
         assert!(matches!(error, OpenError::ReadOnly { .. }), "{error:?}");
