@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::candidates::Candidates;
 use crate::store::{ElectionStore, History};
 
 /// How often the history of the store is looked at.
@@ -50,6 +51,7 @@ struct Shared {
     history: watch::Sender<Option<History>>,
     /// Whether they are closed.
     closed: watch::Sender<bool>,
+    candidates: Candidates,
     runtime: Handle,
 }
 
@@ -67,6 +69,7 @@ impl Elections {
             leases,
             history: watch::Sender::new(None),
             closed: watch::Sender::new(false),
+            candidates: Candidates::default(),
             runtime: runtime.clone(),
         });
         runtime.spawn(look_at_history(Arc::downgrade(&shared)));
@@ -90,6 +93,10 @@ impl Elections {
 
     pub(crate) fn leases(&self) -> &Leases {
         &self.shared.leases
+    }
+
+    pub(crate) fn candidates(&self) -> &Candidates {
+        &self.shared.candidates
     }
 
     /// Returns whether the elections are closed, now and later.

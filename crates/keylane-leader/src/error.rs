@@ -6,6 +6,8 @@ use keylane_leases::{LONGEST_TTL, SHORTEST_TTL};
 use keylane_rt::text_in_debug;
 use thiserror::Error;
 
+use crate::store::CandidateId;
+
 pub use keylane_leases::error::{LeaseLost, OpenError, StoreError};
 
 /// The reason why a candidate could not be started.
@@ -34,9 +36,16 @@ pub enum CandidateError {
     /// The id of the candidate is not 1 to 100 bytes of visible ASCII without `/`.
     #[error("the id `{0}` is no id of a candidate: use 1 to 100 visible ASCII characters, no `/`")]
     Id(String),
+    /// A candidate with this id takes part in the same election already, through the same
+    /// [`Elections`](crate::Elections).
+    #[error(
+        "a candidate with the id `{0}` takes part in this election already: give each candidate an \
+         id of its own, or await `Office::close` of the other one first"
+    )]
+    IdTaken(CandidateId),
 }
 
-text_in_debug! { CandidateError: Ttl, TtlOfStore, Zero, Id }
+text_in_debug! { CandidateError: Ttl, TtlOfStore, Zero, Id, IdTaken }
 
 /// A command to an [`Office`](crate::Office) that has no effect.
 #[non_exhaustive]

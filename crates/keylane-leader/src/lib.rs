@@ -18,6 +18,8 @@ pub use career::{Career, End, Following, Stop, Term};
 mod lanes;
 pub use lanes::TermLanes;
 
+mod candidates;
+
 #[cfg(feature = "consume")]
 mod consuming;
 #[cfg(feature = "consume")]

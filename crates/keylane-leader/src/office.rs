@@ -79,7 +79,8 @@ pub struct CandidateBuilder {
 
 impl CandidateBuilder {
     /// Sets the id, which others see: unique, and 1 to 100 bytes of visible ASCII without `/`. By
-    /// default the number of the process, and a random number.
+    /// default the number of the process, and a random number. Two processes whose candidates have
+    /// one id lead in turn all the same, but [`hand_to`](Office::hand_to) cannot choose between them.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();
@@ -155,7 +156,8 @@ impl CandidateBuilder {
     ///
     /// # Errors
     ///
-    /// [`CandidateError`] for a setting that is out of range.
+    /// [`CandidateError`] for a setting that is out of range, or an id that another candidate of
+    /// these elections has.
     pub fn run(mut self, career: impl Career) -> Result<Office, CandidateError> {
         self.settings = self.settings.checked()?;
         let Some(id) = CandidateId::new(self.id.clone()) else {
@@ -167,6 +169,10 @@ impl CandidateBuilder {
             return Err(CandidateError::TtlOfStore { ttl, longest });
         }
         let every = store.enter_every(ttl);
+        let key = key_of(&self.election);
+        let candidates = self.elections.candidates();
+        let takes_part = candidates.take_part(key.clone(), id.clone());
+        let takes_part = takes_part.ok_or_else(|| CandidateError::IdTaken(id.clone()))?;
         self.settings.look_every = Some(every);
         let runtime = self.elections.runtime().clone();
         let (leader, seen) = watch::channel(None);
@@ -178,7 +184,7 @@ impl CandidateBuilder {
             history: self.elections.history(),
             closed: Some(self.elections.closed()),
             caller: Caller {
-                key: key_of(&self.election),
+                key,
                 elections: self.elections,
                 ttl: self.settings.ttl,
                 lost: self.settings.lost,
@@ -201,6 +207,8 @@ impl CandidateBuilder {
         };
         runtime.spawn(async move {
             let _ended = _ended;
+            // Dropped before it is known that the candidate has ended.
+            let _takes_part = takes_part;
             task.run(career).await;
         });
         Ok(Office {

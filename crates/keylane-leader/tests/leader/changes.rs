@@ -209,10 +209,17 @@ async fn settings_out_of_range_are_errors() {
         run(built().stop_limit(zero)),
         Err(CandidateError::Zero("stop_limit"))
     );
+    // One that was started above may still be leaving.
+    let (b, log) = (candidate(&elections, "b"), Log::default());
+    let office = b.clone().run(Script::new("b", &log)).unwrap();
+    let taken = CandidateError::IdTaken(CandidateId::new("b").unwrap());
+    assert_eq!(run(b.clone()), Err(taken));
+    office.close().await;
+    assert_eq!(run(b), Ok(()));
     for id in ["", "a b", "a/b", "ä", &"x".repeat(101)] {
         assert_eq!(run(built().id(id)), Err(CandidateError::Id(id.to_owned())));
     }
-    assert_eq!(run(built().lost(Lost::Wait(zero))), Ok(()));
+    assert_eq!(run(built().id("c").lost(Lost::Wait(zero))), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
