@@ -74,7 +74,8 @@ impl<T> Backlog<T> {
         }
     }
 
-    #[inline]
+    // Otherwise it depends on the program around it whether it is inlined.
+    #[inline(always)]
     pub(super) fn push(&mut self, item: T, spares: &Spares<T>) {
         let parked = self.0.get_or_insert_with(|| spares.take());
         parked.messages.push_back(item);
