@@ -3,45 +3,39 @@
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use keylane_metrics::{Figures, Labels, Metric, Row, published, repeat};
+use keylane_disk::name_of;
+use keylane_metrics::{Figures, LabelNames, Labels, Metric, Row, published, repeat};
 
 use crate::error::StoreError;
 use crate::store::{InboxStore, Stats};
 
-const LABELS: &[&str] = &["inbox"];
+const INBOX: LabelNames = LabelNames::new(&["inbox"]);
 
-const fn total(name: &'static str, help: &'static str) -> Metric {
-    Metric::counter(name, help).labels(LABELS)
-}
-
-const fn level(name: &'static str, help: &'static str) -> Metric {
-    Metric::gauge(name, help).labels(LABELS)
-}
-
-const WAITING: Metric = level(
+const WAITING: Metric = INBOX.gauge(
     "keylane_inbox_waiting",
     "Messages that wait or are being handled: the backlog of the inbox.",
 );
-const WAITING_BYTES: Metric = level(
+const WAITING_BYTES: Metric = INBOX.gauge(
     "keylane_inbox_waiting_bytes",
     "The bytes of the records of those messages.",
 );
-const LETTERS: Metric = level("keylane_inbox_letters", "Dead letters in the inbox.");
-const LETTERS_BYTES: Metric = level(
+const LETTERS: Metric = INBOX.gauge("keylane_inbox_letters", "Dead letters in the inbox.");
+const LETTERS_BYTES: Metric = INBOX.gauge(
     "keylane_inbox_letters_bytes",
     "The bytes of the records of dead letters.",
 );
-const KNOWN: Metric = level(
+const KNOWN: Metric = INBOX.gauge(
     "keylane_inbox_known",
     "Ids and versions that are remembered to absorb duplicates.",
 );
-const FILE_BYTES: Metric = level(
+const FILE_BYTES: Metric = INBOX.gauge(
     "keylane_inbox_file_bytes",
     "The bytes of the file, including its free space.",
 );
-const COMMITS: Metric = total("keylane_inbox_commits_total", "Commits.");
-const FAILED_COMMITS: Metric = total("keylane_inbox_failed_commits_total", "Commits that failed.");
-const COMPACTIONS: Metric = total(
+const COMMITS: Metric = INBOX.counter("keylane_inbox_commits_total", "Commits.");
+const FAILED_COMMITS: Metric =
+    INBOX.counter("keylane_inbox_failed_commits_total", "Commits that failed.");
+const COMPACTIONS: Metric = INBOX.counter(
     "keylane_inbox_compactions_total",
     "How often the file was compacted.",
 );
@@ -66,8 +60,7 @@ pub fn published_metrics() -> Vec<Metric> {
 
 /// Publishes the statistics of a store until it is closed or dropped.
 pub(crate) fn publish(store: Weak<dyn InboxStore>, directory: &Path) {
-    let name = directory.file_name().unwrap_or(directory.as_os_str());
-    let labels = Labels::new().with("inbox", &name.to_string_lossy());
+    let labels = Labels::new().with("inbox", &name_of(directory));
     let figures = Arc::new(Figures::new(&ROWS, &labels));
     repeat(move || {
         let (store, figures) = (store.upgrade(), Arc::clone(&figures));

@@ -39,7 +39,7 @@
 // each alert.
 
 mod metric;
-pub use metric::{Kind, Metric};
+pub use metric::{Kind, LabelNames, Metric};
 
 mod row;
 pub use row::{Row, published};
