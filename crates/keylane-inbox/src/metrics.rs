@@ -1,9 +1,7 @@
 //! The metrics of an inbox in a directory.
 
-use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use keylane_disk::name_of;
 use keylane_metrics::{Figures, LabelNames, Labels, Metric, Row, published, repeat};
 
 use crate::error::StoreError;
@@ -53,14 +51,15 @@ static ROWS: [Row<Stats>; 9] = [
 ];
 
 /// Returns the metrics that this crate publishes with the feature `metrics`. The label `inbox` is
-/// the name of its directory.
+/// its [name](crate::InboxBuilder::name).
 pub fn published_metrics() -> Vec<Metric> {
     published(&ROWS)
 }
 
 /// Publishes the statistics of a store until it is closed or dropped.
-pub(crate) fn publish(store: Weak<dyn InboxStore>, directory: &Path) {
-    let labels = Labels::new().with("inbox", &name_of(directory));
+pub(crate) fn publish(store: &Arc<dyn InboxStore>) {
+    let labels = Labels::new().with("inbox", store.name());
+    let store = Arc::downgrade(store);
     let figures = Arc::new(Figures::new(&ROWS, &labels));
     repeat(move || {
         let (store, figures) = (store.upgrade(), Arc::clone(&figures));
