@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use keylane_leases::Token;
@@ -16,7 +17,7 @@ use super::core::Page;
 use super::core::{Resume, Seen};
 use super::id::EntryId;
 use super::origin::Origin;
-use super::script::{CHECK, CHECKED, LEAVE, LETTER, PAGE, TAKE, TELL, TRIM, run};
+use super::script::{CHECK, CHECKED, LAG, LEAVE, LETTER, PAGE, TAKE, TELL, TRIM, run};
 use crate::link::Link;
 use crate::names;
 use crate::script::Script;
@@ -130,6 +131,16 @@ pub(super) enum Letter {
     TooWide,
     /// The entry is not pending here: it was acked, or taken away.
     NotOurs,
+}
+
+/// How far a group is behind in a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lag {
+    /// Entries that it has not read, if the server knows it.
+    pub(super) unread: Option<u64>,
+    pub(super) pending: u64,
+    /// The age of the oldest entry that is not acked.
+    pub(super) oldest: Duration,
 }
 
 /// Identifies a lease of a stream: the stream, the token, and its number under this token.
@@ -527,6 +538,18 @@ impl StreamLease {
     /// Trims entries that all groups have read and acked. Returns how many.
     pub(super) async fn trim(&self) -> Result<Result<u64, Refused>, Failure> {
         Ok(self.count(&TRIM, |_| {}).await?.map(i64::unsigned_abs))
+    }
+
+    /// Asks how far the group is behind.
+    pub(super) async fn lag(&self) -> Result<Lag, Failure> {
+        let answer = self.run(&LAG, |_| {}).await?;
+        let [unread, pending, age] = tuple(answer).ok_or_else(incomprehensible)?;
+        let number = |value: &Value| number(value).ok_or_else(incomprehensible);
+        Ok(Lag {
+            unread: u64::try_from(number(&unread)?).ok(),
+            pending: number(&pending)?.unsigned_abs(),
+            oldest: Duration::from_millis(number(&age)?.unsigned_abs()),
+        })
     }
 
     /// Removes the consumer if it has no pending entries.
