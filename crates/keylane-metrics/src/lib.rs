@@ -48,7 +48,10 @@
 // each alert.
 
 mod metric;
-pub use metric::{Kind, LabelNames, Metric};
+pub use metric::{Kind, Metric};
+
+mod label_names;
+pub use label_names::LabelNames;
 
 mod row;
 pub use row::{Row, published};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use keylane_metrics::{EVERY, Figures, LabelNames, Labels, Metric, Row, published};
 use tokio::time::sleep;
 
-use super::lease::{Lag, StreamLease};
+use super::lag::Lag;
+use super::lease::StreamLease;
 use super::worker::Task;
 
 const STREAM: LabelNames = LabelNames::new(&["source", "stream"]);

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use keylane_leases::Token;
@@ -17,7 +16,7 @@ use super::core::Page;
 use super::core::{Resume, Seen};
 use super::id::EntryId;
 use super::origin::Origin;
-use super::script::{CHECK, CHECKED, LAG, LEAVE, LETTER, PAGE, TAKE, TELL, TRIM, run};
+use super::script::{CHECK, CHECKED, LEAVE, LETTER, PAGE, TAKE, TELL, TRIM, run};
 use crate::link::Link;
 use crate::names;
 use crate::script::Script;
@@ -133,16 +132,6 @@ pub(super) enum Letter {
     NotOurs,
 }
 
-/// How far a group is behind in a stream.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lag {
-    /// Entries that it has not read, if the server knows it.
-    pub(super) unread: Option<u64>,
-    pub(super) pending: u64,
-    /// The age of the oldest entry that is not acked.
-    pub(super) oldest: Duration,
-}
-
 /// Identifies a lease of a stream: the stream, the token, and its number under this token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TenureId {
@@ -218,7 +207,11 @@ impl StreamLease {
         }
     }
 
-    async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value, Failure> {
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value, Failure> {
         self.run_with(script, None, arguments).await
     }
 
@@ -538,18 +531,6 @@ impl StreamLease {
     /// Trims entries that all groups have read and acked. Returns how many.
     pub(super) async fn trim(&self) -> Result<Result<u64, Refused>, Failure> {
         Ok(self.count(&TRIM, |_| {}).await?.map(i64::unsigned_abs))
-    }
-
-    /// Asks how far the group is behind.
-    pub(super) async fn lag(&self) -> Result<Lag, Failure> {
-        let answer = self.run(&LAG, |_| {}).await?;
-        let [unread, pending, age] = tuple(answer).ok_or_else(incomprehensible)?;
-        let number = |value: &Value| number(value).ok_or_else(incomprehensible);
-        Ok(Lag {
-            unread: u64::try_from(number(&unread)?).ok(),
-            pending: number(&pending)?.unsigned_abs(),
-            oldest: Duration::from_millis(number(&age)?.unsigned_abs()),
-        })
     }
 
     /// Removes the consumer if it has no pending entries.

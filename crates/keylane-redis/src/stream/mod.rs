@@ -131,5 +131,6 @@ mod settle;
 
 // Communication with the server.
 mod answer;
+mod lag;
 mod lease;
 mod script;
