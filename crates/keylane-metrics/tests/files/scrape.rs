@@ -218,6 +218,7 @@ async fn two_inboxes_are_told_apart() {
     let handle = recorder.handle();
     let _here = metrics::set_default_local_recorder(&recorder);
     let orders = Dispatcher::key_by_opt(|order: &RawMessage| order.key.clone())
+        .on_exhausted(OnExhausted::Halt)
         .spawn(|_: RawMessage| std::future::pending::<Result<(), std::io::Error>>())
         .unwrap();
     let parents = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
