@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use keylane_inbox::NewMessage;
+use keylane_inbox::store::Settled;
+use keylane_inbox::{InboxStore as _, LetterKind, NewMessage};
 use keylane_sql::{SourceSettings, SqlInbox};
-use keylane_testkit::scenario::{boxed, by_key, give_up, until_async as until};
+use keylane_testkit::scenario::{boxed, by_key, until_async as until};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use crate::rig::message;
@@ -42,8 +43,14 @@ async fn what_waits_is_published_and_two_sources_do_not_add_up() {
         let place = Place::new(kind).await;
         let inbox = place.inbox().await;
         let value = |what: &str| value(&handle, "keylane_messages", what);
-        inbox.inbox().accept_message(message(1, 1)).await.unwrap();
-        give_up(inbox.source(), 1).await;
+        let bad = inbox.inbox().accept_message(message(1, 1)).await.unwrap();
+        let letter = Settled::DeadLetter {
+            sequence: bad.sequence(),
+            attempts: 1,
+            kind: LetterKind::Failed,
+            error: "it is bad".to_owned(),
+        };
+        inbox.settle(vec![letter]).await.unwrap();
         for id in 2..5 {
             inbox.inbox().accept_message(message(1, id)).await.unwrap();
         }
