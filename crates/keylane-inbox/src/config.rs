@@ -1,7 +1,6 @@
 //! Every setting of an inbox, with its default.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::OpenError;
@@ -13,6 +12,7 @@ use crate::store::{EmbeddedStore, Settings, SyncMode};
 ///
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
+/// | [`name`](Self::name) | that of the directory | |
 /// | [`sync`](Self::sync) | [`SyncMode::LosesNothing`] | |
 /// | [`create`](Self::create) | yes | |
 /// | [`wait_for_lock`](Self::wait_for_lock) | 100 ms | `open` returns [`OpenError::Locked`] |
@@ -90,6 +90,13 @@ impl Inbox {
 }
 
 impl InboxBuilder {
+    /// Sets the name in events, logs and metrics: that of the directory by default, which is the
+    /// last part of its path. Give two inboxes of a process different names.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = Some(name.into());
+        self
+    }
+
     /// Sets when `accept` answers, and what can be lost after the answer.
     pub fn sync(mut self, mode: SyncMode) -> Self {
         self.settings.sync = mode;
@@ -225,9 +232,9 @@ impl InboxBuilder {
     ///
     /// If the future is dropped, the inbox is opened and closed again in the background.
     pub async fn open(self) -> Result<Inbox, OpenError> {
-        let store = EmbeddedStore::open(self.directory.clone(), self.settings).await?;
+        let store = EmbeddedStore::open(self.directory, self.settings).await?;
         let inbox = Inbox::embedded(store);
-        metrics::publish(Arc::downgrade(inbox.store()), &self.directory);
+        metrics::publish(inbox.store());
         Ok(inbox)
     }
 }

@@ -1,47 +1,39 @@
 //! The metrics of an inbox in a directory.
 
-use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use keylane_metrics::{Figures, Labels, Metric, Row, published, repeat};
+use keylane_metrics::{Figures, LabelNames, Labels, Metric, Row, published, repeat};
 
 use crate::error::StoreError;
 use crate::store::{InboxStore, Stats};
 
-const LABELS: &[&str] = &["inbox"];
+const INBOX: LabelNames = LabelNames::new(&["inbox"]);
 
-const fn total(name: &'static str, help: &'static str) -> Metric {
-    Metric::counter(name, help).labels(LABELS)
-}
-
-const fn level(name: &'static str, help: &'static str) -> Metric {
-    Metric::gauge(name, help).labels(LABELS)
-}
-
-const WAITING: Metric = level(
+const WAITING: Metric = INBOX.gauge(
     "keylane_inbox_waiting",
     "Messages that wait or are being handled: the backlog of the inbox.",
 );
-const WAITING_BYTES: Metric = level(
+const WAITING_BYTES: Metric = INBOX.gauge(
     "keylane_inbox_waiting_bytes",
     "The bytes of the records of those messages.",
 );
-const LETTERS: Metric = level("keylane_inbox_letters", "Dead letters in the inbox.");
-const LETTERS_BYTES: Metric = level(
+const LETTERS: Metric = INBOX.gauge("keylane_inbox_letters", "Dead letters in the inbox.");
+const LETTERS_BYTES: Metric = INBOX.gauge(
     "keylane_inbox_letters_bytes",
     "The bytes of the records of dead letters.",
 );
-const KNOWN: Metric = level(
+const KNOWN: Metric = INBOX.gauge(
     "keylane_inbox_known",
     "Ids and versions that are remembered to absorb duplicates.",
 );
-const FILE_BYTES: Metric = level(
+const FILE_BYTES: Metric = INBOX.gauge(
     "keylane_inbox_file_bytes",
     "The bytes of the file, including its free space.",
 );
-const COMMITS: Metric = total("keylane_inbox_commits_total", "Commits.");
-const FAILED_COMMITS: Metric = total("keylane_inbox_failed_commits_total", "Commits that failed.");
-const COMPACTIONS: Metric = total(
+const COMMITS: Metric = INBOX.counter("keylane_inbox_commits_total", "Commits.");
+const FAILED_COMMITS: Metric =
+    INBOX.counter("keylane_inbox_failed_commits_total", "Commits that failed.");
+const COMPACTIONS: Metric = INBOX.counter(
     "keylane_inbox_compactions_total",
     "How often the file was compacted.",
 );
@@ -59,15 +51,15 @@ static ROWS: [Row<Stats>; 9] = [
 ];
 
 /// Returns the metrics that this crate publishes with the feature `metrics`. The label `inbox` is
-/// the name of its directory.
+/// its [name](crate::InboxBuilder::name).
 pub fn published_metrics() -> Vec<Metric> {
     published(&ROWS)
 }
 
 /// Publishes the statistics of a store until it is closed or dropped.
-pub(crate) fn publish(store: Weak<dyn InboxStore>, directory: &Path) {
-    let name = directory.file_name().unwrap_or(directory.as_os_str());
-    let labels = Labels::new().with("inbox", &name.to_string_lossy());
+pub(crate) fn publish(store: &Arc<dyn InboxStore>) {
+    let labels = Labels::new().with("inbox", store.name());
+    let store = Arc::downgrade(store);
     let figures = Arc::new(Figures::new(&ROWS, &labels));
     repeat(move || {
         let (store, figures) = (store.upgrade(), Arc::clone(&figures));

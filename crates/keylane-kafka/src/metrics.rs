@@ -2,37 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use keylane_metrics::{Figures, IfPublished, Labels, Metric, Row, published};
+use keylane_metrics::{Figures, IfPublished, LabelNames, Labels, Metric, Row, published};
 
 use crate::control::PartitionStatus;
 
-const LABELS: &[&str] = &["source", "topic", "partition"];
+const PARTITION: LabelNames = LabelNames::new(&["source", "topic", "partition"]);
 
-const fn level(name: &'static str, help: &'static str) -> Metric {
-    Metric::gauge(name, help).labels(LABELS)
-}
-
-const LAG: Metric = level(
+const LAG: Metric = PARTITION.gauge(
     "keylane_source_lag",
     "Records from the committed offset to the end of the partition; 0 while that is not known.",
 );
-const OPEN: Metric = level(
+const OPEN: Metric = PARTITION.gauge(
     "keylane_source_partition_open",
     "Records that were handed over and have not settled.",
 );
-const BEYOND: Metric = level(
+const BEYOND: Metric = PARTITION.gauge(
     "keylane_source_partition_beyond",
     "Offsets that have settled above the frontier, which an earlier record holds back.",
 );
-const PAUSED: Metric = level(
+const PAUSED: Metric = PARTITION.gauge(
     "keylane_source_partition_paused",
     "Whether an operator has paused the partition.",
 );
-const FULL: Metric = level(
+const FULL: Metric = PARTITION.gauge(
     "keylane_source_partition_full",
     "Whether the partition hands over nothing, because the metadata of a commit is full.",
 );
-const FAILING: Metric = level(
+const FAILING: Metric = PARTITION.gauge(
     "keylane_source_partition_failing",
     "Whether the partition cannot be read now.",
 );

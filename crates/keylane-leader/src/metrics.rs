@@ -1,52 +1,45 @@
 //! The metrics of a candidate.
 
 use keylane_leases::Token;
-use keylane_metrics::{Figures, Labels, Metric, Row, published};
+use keylane_metrics::{Figures, LabelNames, Labels, Metric, Row, published};
 
 use crate::career::{End, Following};
 use crate::events::Event;
 
-const LABELS: &[&str] = &["election"];
+const ELECTION: LabelNames = LabelNames::new(&["election"]);
 
-const fn total(name: &'static str, help: &'static str) -> Metric {
-    Metric::counter(name, help).labels(LABELS)
-}
-
-const fn level(name: &'static str, help: &'static str) -> Metric {
-    Metric::gauge(name, help).labels(LABELS)
-}
-
-const IS_LEADER: Metric = level(
+const IS_LEADER: Metric = ELECTION.gauge(
     "keylane_leader_is_leader",
     "Whether a candidate of this process leads: from its election until it is leaving.",
 );
-const KNOWN: Metric = level(
+const KNOWN: Metric = ELECTION.gauge(
     "keylane_leader_known",
     "Candidates of this process that know a leader.",
 );
-const CANDIDATES: Metric = level("keylane_leader_candidates", "Candidates of this process.");
-const TERMS: Metric = total(
+const CANDIDATES: Metric =
+    ELECTION.gauge("keylane_leader_candidates", "Candidates of this process.");
+const TERMS: Metric = ELECTION.counter(
     "keylane_leader_terms_total",
     "How often a candidate of this process was elected.",
 );
-const CHANGES: Metric = total(
+const CHANGES: Metric = ELECTION.counter(
     "keylane_leader_changes_total",
     "How often a candidate of this process has seen a new term, of its own or of another one.",
 );
-const DOUBTS: Metric = total(
+const DOUBTS: Metric = ELECTION.counter(
     "keylane_leader_doubts_total",
     "How often a renewal of the term was overdue.",
 );
-const ENDS: Metric = total(
+const ENDS: Metric = ELECTION.counter(
     "keylane_leader_ends_total",
     "Terms of this process that have ended, by reason: resigned, closed, finished, failed, lost.",
 )
 .labels(&["election", "reason"]);
-const FAILURES: Metric = total(
+const FAILURES: Metric = ELECTION.counter(
     "keylane_leader_failures_total",
     "Methods of the career that failed: prepare, inaugurate, hand_over, execute after a stop.",
 );
-const FAILED_CALLS: Metric = total(
+const FAILED_CALLS: Metric = ELECTION.counter(
     "keylane_leader_failed_calls_total",
     "Calls to the election store that failed.",
 );

@@ -7,11 +7,14 @@ mod imp {
     use metrics::{Counter, Gauge, KeyName};
 
     use crate::labels::{Labels, METADATA};
-    use crate::metric::{Kind, Metric};
+    use crate::metric::Kind;
     use crate::row::Row;
 
     /// The handles of one thing, and what it has added to each.
-    pub(super) struct Imp<S: 'static>(Mutex<Vec<Line<S>>>);
+    pub(super) struct Imp<S: 'static> {
+        lines: Mutex<Vec<Line<S>>>,
+        is_published: bool,
+    }
 
     struct Line<S: 'static> {
         value: fn(&S) -> u64,
@@ -22,21 +25,32 @@ mod imp {
     enum Handle {
         Counter(Counter),
         Gauge(Gauge),
+        /// Others set it, too.
+        Shared(Gauge),
     }
 
     impl<S> Imp<S> {
         pub(super) fn new(rows: &[Row<S>], labels: &Labels) -> Self {
             let line = |row: &Row<S>| Line {
                 value: row.value,
-                handle: handle(&row.metric, labels, row.label),
+                handle: handle(row, labels),
                 shown: 0,
             };
-            Self(Mutex::new(rows.iter().map(line).collect()))
+            Self {
+                lines: Mutex::new(rows.iter().map(line).collect()),
+                // Where none is installed, the facade has one that does nothing, and so has no
+                // fields.
+                is_published: metrics::with_recorder(|recorder| size_of_val(recorder) > 0),
+            }
+        }
+
+        pub(super) fn is_published(&self) -> bool {
+            self.is_published
         }
 
         pub(super) fn show(&self, stats: impl FnOnce() -> S) {
             // Held while the statistics are taken, so that none are replaced by older ones.
-            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
             let stats = stats();
             for line in lines.iter_mut() {
                 line.show((line.value)(&stats));
@@ -55,25 +69,25 @@ mod imp {
                     gauge.increment(value as f64 - self.shown as f64);
                     self.shown = value;
                 }
+                Handle::Shared(gauge) => gauge.set(value as f64),
             }
         }
     }
 
     impl<S> Drop for Line<S> {
         fn drop(&mut self) {
-            if let Handle::Gauge(gauge) = &self.handle {
-                gauge.decrement(self.shown as f64);
+            match &self.handle {
+                Handle::Counter(_) => {}
+                Handle::Gauge(gauge) => gauge.decrement(self.shown as f64),
+                Handle::Shared(gauge) => gauge.set(0.0),
             }
         }
     }
 
     /// Looks up the handle of a metric that is no histogram.
-    fn handle(
-        metric: &Metric,
-        labels: &Labels,
-        label: Option<(&'static str, &'static str)>,
-    ) -> Handle {
-        let key = labels.key(metric, label);
+    fn handle<S>(row: &Row<S>, labels: &Labels) -> Handle {
+        let metric = &row.metric;
+        let key = labels.key(metric, row.label);
         let (name, help) = (KeyName::from(metric.name()), metric.help().into());
         metrics::with_recorder(|recorder| match metric.kind() {
             Kind::Counter => {
@@ -82,7 +96,11 @@ mod imp {
             }
             Kind::Gauge | Kind::Histogram => {
                 recorder.describe_gauge(name, None, help);
-                Handle::Gauge(recorder.register_gauge(&key, &METADATA))
+                let gauge = recorder.register_gauge(&key, &METADATA);
+                match row.is_shared {
+                    true => Handle::Shared(gauge),
+                    false => Handle::Gauge(gauge),
+                }
             }
         })
     }
@@ -102,6 +120,10 @@ mod imp {
             Self(PhantomData)
         }
 
+        pub(super) fn is_published(&self) -> bool {
+            false
+        }
+
         pub(super) fn show(&self, _: impl FnOnce() -> S) {}
     }
 }
@@ -114,7 +136,8 @@ use crate::row::Row;
 /// What is published of one thing: the counters and gauges of a table.
 ///
 /// Several things may have the same labels. Their counters and gauges are added up, and a gauge
-/// loses the share of a thing when its `Figures` are dropped.
+/// loses the share of a thing when its `Figures` are dropped. A gauge of [`Row::shared`] is set
+/// instead.
 ///
 /// Without the feature `metrics` this is empty.
 ///
@@ -144,6 +167,13 @@ impl<S> Figures<S> {
     /// Panics in debug builds if a metric does not name one of its labels.
     pub fn new(rows: &[Row<S>], labels: &Labels) -> Self {
         Self(imp::Imp::new(rows, labels))
+    }
+
+    /// Returns whether there was a recorder when the handles were looked up. What is not published
+    /// need not be asked for. A recorder without fields counts as none.
+    #[inline]
+    pub fn is_published(&self) -> bool {
+        self.0.is_published()
     }
 
     /// Publishes these statistics. They are not taken if nothing is published.

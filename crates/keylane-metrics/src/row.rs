@@ -12,6 +12,11 @@ pub struct Row<S: 'static> {
         not(feature = "metrics"),
         expect(dead_code, reason = "it is for what publishes")
     )]
+    pub(crate) is_shared: bool,
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(dead_code, reason = "it is for what publishes")
+    )]
     pub(crate) value: fn(&S) -> u64,
 }
 
@@ -21,7 +26,18 @@ impl<S> Row<S> {
         Self {
             metric,
             label: None,
+            is_shared: false,
             value,
+        }
+    }
+
+    /// Creates a line for a gauge that several things see alike, such as the length of a list that
+    /// each of its workers is told. It is set to what the last one saw, and not added up. When one
+    /// of them ends, it falls to zero until another one shows it.
+    pub const fn shared(metric: Metric, value: fn(&S) -> u64) -> Self {
+        Self {
+            is_shared: true,
+            ..Self::new(metric, value)
         }
     }
 
@@ -34,6 +50,7 @@ impl<S> Row<S> {
         Self {
             metric,
             label: Some(label),
+            is_shared: false,
             value,
         }
     }

@@ -4,75 +4,71 @@ use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 
-use keylane_metrics::{Figures, Labels, Metric, Row, published, repeat};
+use keylane_disk::name_of;
+use keylane_metrics::{Figures, LabelNames, Labels, Metric, Row, published, repeat};
 
 use super::core::Stage;
 use super::shared::Shared;
 use super::stats::Stats;
 
-const LABELS: &[&str] = &["spool"];
+const SPOOL: LabelNames = LabelNames::new(&["spool"]);
 
-const fn total(name: &'static str, help: &'static str) -> Metric {
-    Metric::counter(name, help).labels(LABELS)
-}
-
-const fn level(name: &'static str, help: &'static str) -> Metric {
-    Metric::gauge(name, help).labels(LABELS)
-}
-
-const ACCEPTED: Metric = total("keylane_spool_accepted_total", "Messages accepted.");
-const RECOVERED: Metric = total(
+const ACCEPTED: Metric = SPOOL.counter("keylane_spool_accepted_total", "Messages accepted.");
+const RECOVERED: Metric = SPOOL.counter(
     "keylane_spool_recovered_total",
     "Messages found in the directory when it was opened.",
 );
-const SETTLED: Metric = total(
-    "keylane_spool_settled_total",
-    "Messages that have settled, by outcome: delivered, dead_lettered, dropped, skipped.",
-)
-.labels(&["spool", "outcome"]);
-const OUT_OF_ORDER: Metric = total(
+const SETTLED: Metric = SPOOL
+    .counter(
+        "keylane_spool_settled_total",
+        "Messages that have settled, by outcome: delivered, dead_lettered, dropped, skipped.",
+    )
+    .labels(&["spool", "outcome"]);
+const OUT_OF_ORDER: Metric = SPOOL.counter(
     "keylane_spool_out_of_order_total",
     "Messages that the sink wrote ahead of an earlier one of their key: a defect of the sink.",
 );
-const FAILURES: Metric = total(
+const FAILURES: Metric = SPOOL.counter(
     "keylane_spool_failures_total",
     "Batches and dead letters that failed.",
 );
-const WAITING: Metric = level(
+const WAITING: Metric = SPOOL.gauge(
     "keylane_spool_waiting",
     "Messages that have not settled: the depth of the spool.",
 );
-const WAITING_BYTES: Metric = level(
+const WAITING_BYTES: Metric = SPOOL.gauge(
     "keylane_spool_waiting_bytes",
     "The bytes of those messages, in memory and on the disk.",
 );
-const MEMORY_BYTES: Metric = level(
+const MEMORY_BYTES: Metric = SPOOL.gauge(
     "keylane_spool_memory_bytes",
     "The bytes of messages in memory.",
 );
-const ON_DISK_ONLY: Metric = level(
+const ON_DISK_ONLY: Metric = SPOOL.gauge(
     "keylane_spool_on_disk_only",
     "Messages on the disk and not in memory.",
 );
-const IN_FLIGHT: Metric = level("keylane_spool_in_flight", "Batches at the sink.");
-const UNCONFIRMED: Metric = level(
+const IN_FLIGHT: Metric = SPOOL.gauge("keylane_spool_in_flight", "Batches at the sink.");
+const UNCONFIRMED: Metric = SPOOL.gauge(
     "keylane_spool_unconfirmed",
     "Settled messages whose removal from the disk is not confirmed.",
 );
-const HALTED_KEYS: Metric = level(
+const HALTED_KEYS: Metric = SPOOL.gauge(
     "keylane_spool_halted_keys",
     "Keys that wait for the decision of an operator.",
 );
-const LETTERS_WAITING: Metric = level(
+const LETTERS_WAITING: Metric = SPOOL.gauge(
     "keylane_spool_letters_waiting",
     "Keys that wait for the dead letters to accept a message.",
 );
-const WAITING_PUSHES: Metric = level("keylane_spool_waiting_pushes", "Pushes that wait for room.");
-const FAILING: Metric = level(
-    "keylane_spool_failing",
-    "Whether the sink, the dead letters or the disk fail, by part: sink, letters, disk.",
-)
-.labels(&["spool", "part"]);
+const WAITING_PUSHES: Metric =
+    SPOOL.gauge("keylane_spool_waiting_pushes", "Pushes that wait for room.");
+const FAILING: Metric = SPOOL
+    .gauge(
+        "keylane_spool_failing",
+        "Whether the sink, the dead letters or the disk fail, by part: sink, letters, disk.",
+    )
+    .labels(&["spool", "part"]);
 
 static ROWS: [Row<Stats>; 20] = [
     Row::new(ACCEPTED, |stats| stats.accepted),
@@ -113,11 +109,8 @@ pub fn published_metrics() -> Vec<Metric> {
 
 /// Publishes the statistics of a spool until it has ended.
 pub(super) fn publish(shared: &Arc<Shared>, directory: Option<&Path>) {
-    let name = match directory {
-        Some(directory) => directory.file_name().unwrap_or(directory.as_os_str()),
-        None => "memory".as_ref(),
-    };
-    let labels = Labels::new().with("spool", &name.to_string_lossy());
+    let name = directory.map_or_else(|| "memory".to_owned(), name_of);
+    let labels = Labels::new().with("spool", &name);
     let (shared, figures) = (Arc::clone(shared), Figures::new(&ROWS, &labels));
     repeat(move || {
         let has_ended = shared.with(|core| core.stage() == Stage::Ended);

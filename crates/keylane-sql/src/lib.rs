@@ -29,6 +29,7 @@ pub use elections::SqlElections;
 mod inbox;
 pub use inbox::{
     Claim, Committed, Settings, SourceSettings, SqlInbox, SqlPosition, SqlSource, SqlTransaction,
+    published_metrics,
 };
 
 mod transaction;

@@ -88,6 +88,14 @@ impl Tables {
         self.schema.as_deref()
     }
 
+    /// Returns the name of a table for people.
+    pub(crate) fn named(&self, table: &str) -> String {
+        match &self.schema {
+            Some(schema) => format!("{schema}.{}", self.listed(table)),
+            None => self.listed(table),
+        }
+    }
+
     /// Returns the name of the channel on which PostgreSQL announces new messages.
     pub(crate) fn channel(&self) -> String {
         format!("{}inbox", self.prefix)

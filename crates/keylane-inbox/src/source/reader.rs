@@ -153,7 +153,10 @@ impl Source for InboxSource {
     type Position = InboxPosition;
 
     fn name(&self) -> String {
-        "inbox".to_owned()
+        match self.store.name() {
+            "" => "inbox".to_owned(),
+            name => format!("inbox {name}"),
+        }
     }
 
     fn describe(&self, position: &InboxPosition) -> String {

@@ -124,6 +124,13 @@ pub trait InboxStore: Send + Sync + 'static {
         true
     }
 
+    /// Returns the name of the inbox in events, logs and metrics, without secrets. Two inboxes of a
+    /// process with different names are told apart. The default is empty: then the source is called
+    /// `inbox`, and otherwise `inbox` and this name.
+    fn name(&self) -> &str {
+        ""
+    }
+
     /// Returns the end of the store, and how many letters came back: readers wait for a change of
     /// it.
     fn tail(&self) -> watch::Receiver<Tail>;

@@ -7,7 +7,8 @@ use keylane_testkit::scenario::give_up;
 #[tokio::test]
 async fn the_lines_about_a_message_name_it() {
     let directory = tempfile::tempdir().unwrap();
-    let inbox = Inbox::open(directory.path()).await.unwrap();
+    let inbox = Inbox::builder(directory.path()).name("orders");
+    let inbox = inbox.open().await.unwrap();
     let message = NewMessage::new("user-7", "250").id("order-4711");
     let accepted = inbox.accept_message(message).await.unwrap();
     let lines = Lines::new();
@@ -16,7 +17,7 @@ async fn the_lines_about_a_message_name_it() {
     let _on = keylane_testkit::set_subscriber(subscriber.finish());
     give_up(inbox.source(), 1).await;
     let sequence = accepted.sequence();
-    let named = format!("source=inbox position=sequence {sequence} id=order-4711 attempt");
+    let named = format!("source=inbox orders position=sequence {sequence} id=order-4711 attempt");
     lines.assert_named(&named);
     inbox.close().await.unwrap();
 }

@@ -7,6 +7,8 @@
 
 mod alerts;
 mod dashboard;
+#[cfg(feature = "metrics")]
+mod figures;
 mod names;
 mod query;
 mod readme;

@@ -14,6 +14,7 @@ pub(crate) fn by_crate() -> Vec<(&'static str, Vec<Metric>)> {
         ("keylane-leases", keylane_leases::published_metrics()),
         ("keylane-leader", keylane_leader::published_metrics()),
         ("keylane-redis", keylane_redis::published_metrics()),
+        ("keylane-sql", keylane_sql::published_metrics()),
     ]
 }
 
@@ -22,7 +23,7 @@ pub(crate) fn all() -> Vec<Metric> {
 }
 
 /// The labels that there are. None of them has as many values as there are keys.
-const LABELS: [&str; 14] = [
+const LABELS: [&str; 15] = [
     "call",
     "dispatcher",
     "election",
@@ -36,6 +37,7 @@ const LABELS: [&str; 14] = [
     "source",
     "spool",
     "state",
+    "stream",
     "topic",
 ];
 
@@ -51,9 +53,9 @@ fn names_and_labels_follow_one_scheme() {
             name.ends_with("_total"),
             "{name}"
         );
-        assert_eq!(
-            metric.kind() == Kind::Histogram,
-            name.ends_with("_seconds"),
+        // An age is a gauge in seconds.
+        assert!(
+            metric.kind() != Kind::Histogram || name.ends_with("_seconds"),
             "{name}"
         );
         assert!(metric.help().ends_with('.'), "{name}: {}", metric.help());
@@ -66,19 +68,28 @@ fn names_and_labels_follow_one_scheme() {
 #[test]
 fn each_crate_has_its_own_prefix() {
     let prefixes = [
-        ("keylane-kafka", "keylane_source_"),
-        ("keylane-inbox", "keylane_inbox_"),
-        ("keylane-spool", "keylane_spool_"),
-        ("keylane-leases", "keylane_lease_"),
-        ("keylane-leader", "keylane_leader_"),
-        ("keylane-redis", "keylane_rate_"),
+        ("keylane-kafka", &["keylane_source_"][..]),
+        ("keylane-inbox", &["keylane_inbox_"]),
+        ("keylane-spool", &["keylane_spool_"]),
+        ("keylane-leases", &["keylane_lease_"]),
+        ("keylane-leader", &["keylane_leader_"]),
+        (
+            "keylane-redis",
+            &[
+                "keylane_source_list_",
+                "keylane_source_stream_",
+                "keylane_rate_",
+            ],
+        ),
+        ("keylane-sql", &["keylane_source_inbox_"]),
     ];
     for (name, metrics) in by_crate() {
-        let Some((_, prefix)) = prefixes.iter().find(|(of, _)| *of == name) else {
+        let Some((_, prefixes)) = prefixes.iter().find(|(of, _)| *of == name) else {
             continue;
         };
         for metric in metrics {
-            assert!(metric.name().starts_with(prefix), "{name}: {metric:?}");
+            let has = |prefix: &&str| metric.name().starts_with(prefix);
+            assert!(prefixes.iter().any(has), "{name}: {metric:?}");
         }
     }
 }

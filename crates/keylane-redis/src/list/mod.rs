@@ -106,6 +106,9 @@ mod sink;
 
 mod peers;
 
+mod figures;
+pub(crate) use figures::published_of_lists;
+
 // The data in the server.
 mod keys;
 mod record;

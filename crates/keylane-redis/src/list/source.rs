@@ -10,10 +10,12 @@ use keylane_connector::{
     Changes, End, Entry, ErrorKind, Handed, Memory, Reply, Rest, System, Why, WorkerPosition,
     WorkerSource, lock, worker_source,
 };
+use keylane_metrics::Figures;
 use keylane_source::{Features, RawMessage};
 use redis::{FromRedisValue, Value, cmd, from_redis_value};
 use tokio::time::sleep;
 
+use super::figures::ListFigures;
 use super::keys::WorkerKeys;
 use super::peers::Peers;
 use super::queue::List;
@@ -106,6 +108,7 @@ pub(super) struct ListWorker {
     sent: AtomicU64,
     heard: AtomicU64,
     progress: Mutex<Progress>,
+    figures: Figures<ListFigures>,
 }
 
 #[derive(Default)]
@@ -177,6 +180,7 @@ impl System for List {
             sent: AtomicU64::new(0),
             heard: AtomicU64::new(0),
             progress: Mutex::default(),
+            figures: ListFigures::look_up(&System::name(self)),
         }
     }
 
@@ -231,6 +235,9 @@ impl System for List {
         let turn = self.turn(link, worker, Some((sent, heard)), changes, most);
         let turn = turn.await?;
         worker.heard.store(sent, Ordering::Relaxed);
+        worker.figures.show(|| ListFigures {
+            waiting: turn.waiting,
+        });
         let is_more = turn.after.is_some() || !turn.lost.is_empty() || !turn.unmet.is_empty();
         let rest = match (turn.waiting + turn.inbox, turn.is_blocked) {
             _ if is_more => Rest::More,

@@ -2,40 +2,33 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keylane_metrics::{Figures, IfPublished, Labels, Metric, Row, published};
+use keylane_metrics::{Figures, IfPublished, LabelNames, Labels, Metric, Row, published};
 
 use super::error::TryAcquireError;
 
-const LABELS: &[&str] = &["rate"];
+const RATE: LabelNames = LabelNames::new(&["rate"]);
 
-const fn total(name: &'static str, help: &'static str) -> Metric {
-    Metric::counter(name, help).labels(LABELS)
-}
-
-const fn level(name: &'static str, help: &'static str) -> Metric {
-    Metric::gauge(name, help).labels(LABELS)
-}
-
-const GRANTED: Metric = total(
+const GRANTED: Metric = RATE.counter(
     "keylane_rate_granted_total",
     "Permits that callers of this process have got.",
 );
-const REFUSED: Metric = total(
-    "keylane_rate_refused_total",
-    "Callers that got no permit, by reason: not_yet, server.",
-)
-.labels(&["rate", "reason"]);
-const EXPIRED: Metric = total(
+const REFUSED: Metric = RATE
+    .counter(
+        "keylane_rate_refused_total",
+        "Callers that got no permit, by reason: not_yet, server.",
+    )
+    .labels(&["rate", "reason"]);
+const EXPIRED: Metric = RATE.counter(
     "keylane_rate_expired_total",
     "Permits that were lost because a caller came to them too late.",
 );
-const CALLS: Metric = total("keylane_rate_calls_total", "Calls to the server.");
-const FAILED_CALLS: Metric = total(
+const CALLS: Metric = RATE.counter("keylane_rate_calls_total", "Calls to the server.");
+const FAILED_CALLS: Metric = RATE.counter(
     "keylane_rate_failed_calls_total",
     "Calls to the server that failed.",
 );
-const KEYS: Metric = level("keylane_rate_keys", "Keys that this process knows.");
-const AWAY: Metric = level(
+const KEYS: Metric = RATE.gauge("keylane_rate_keys", "Keys that this process knows.");
+const AWAY: Metric = RATE.gauge(
     "keylane_rate_away",
     "Whether the server is away, so that the rate is not shared.",
 );

@@ -40,6 +40,21 @@ pub(super) struct Config {
     pub(super) strays: Strays,
 }
 
+impl Config {
+    /// Returns the name of the source for events, logs and metrics.
+    pub(super) fn name(&self) -> String {
+        let settings = &self.settings;
+        let names = settings.streams.iter().take(3);
+        let names: Vec<_> = names.map(|name| String::from_utf8_lossy(name)).collect();
+        let more = match settings.streams.len() > 3 {
+            true => ", …",
+            false => "",
+        };
+        let group = String::from_utf8_lossy(&settings.group);
+        format!("redis streams {}{more} as {group}", names.join(", "))
+    }
+}
+
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) group: Bytes,

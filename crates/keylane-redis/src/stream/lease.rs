@@ -207,7 +207,11 @@ impl StreamLease {
         }
     }
 
-    async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value, Failure> {
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value, Failure> {
         self.run_with(script, None, arguments).await
     }
 

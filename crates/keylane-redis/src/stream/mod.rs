@@ -112,6 +112,9 @@ pub use record::StreamFields;
 
 mod strays;
 
+mod figures;
+pub(crate) use figures::published_of_streams;
+
 mod counts;
 pub use counts::{StreamCounts, StreamWatch};
 
@@ -128,5 +131,6 @@ mod settle;
 
 // Communication with the server.
 mod answer;
+mod lag;
 mod lease;
 mod script;

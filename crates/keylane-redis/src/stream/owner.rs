@@ -11,6 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::config::StreamTrim;
 use super::core::Flow;
+use super::figures::show_lag;
 use super::lease::{Place, StreamLease, TakenOver};
 use super::reader::{Ended, Reader};
 use super::settle::StreamOutbox;
@@ -83,7 +84,7 @@ async fn own_once(
         orders,
     })));
 
-    let began = Instant::now();
+    let (began, _showing) = (Instant::now(), show_lag(&worker.config.name(), &tenure));
     let (mut round, mut is_lost) = (Some(0), false);
     // Ends when the source has released the stream, also after a loss, so that no task here owns it
     // again before the source knows.

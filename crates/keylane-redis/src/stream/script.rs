@@ -29,6 +29,7 @@ scripts! {
     LEAVE: HEAD, STANDING, COMMON, include_str!("lua/leave.lua");
     CHECK: HEAD, STANDING, include_str!("lua/check.lua");
     CHECKED: HEAD, STANDING, include_str!("lua/checked.lua");
+    LAG: HEAD, STANDING, COMMON, include_str!("lua/lag.lua");
     JOIN: HEAD, include_str!("lua/join.lua");
     // This one adds data: the server refuses it without free memory.
     PUSH: include_str!("lua/push.lua");

@@ -338,15 +338,7 @@ impl Source for StreamSource {
     type Position = StreamPosition;
 
     fn name(&self) -> String {
-        let settings = &self.config.settings;
-        let names = settings.streams.iter().take(3);
-        let names: Vec<_> = names.map(|name| String::from_utf8_lossy(name)).collect();
-        let more = match settings.streams.len() > 3 {
-            true => ", …",
-            false => "",
-        };
-        let group = String::from_utf8_lossy(&settings.group);
-        format!("redis streams {}{more} as {group}", names.join(", "))
+        self.config.name()
     }
 
     fn describe(&self, position: &StreamPosition) -> String {

@@ -8,6 +8,8 @@ mod conformance;
 mod crew;
 mod direct;
 mod faults;
+#[cfg(feature = "metrics")]
+mod figures;
 mod histories;
 mod hostile;
 mod idle;

@@ -12,6 +12,8 @@ mod ends;
 mod faults;
 mod fences;
 mod fields;
+#[cfg(feature = "metrics")]
+mod figures;
 mod histories;
 mod idle;
 #[path = "../shared/logs.rs"]

@@ -10,6 +10,7 @@ use keylane_inbox::{Accepted, Letter, LetterKind, Stats, StoredMessage};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::backlog::Backlog;
 use super::record::Items;
 use super::turn::{Answer, Claimed, Found, MessageRef, RoundTrip, WorkerState};
 use crate::error::SqlError;
@@ -42,6 +43,9 @@ pub(super) trait Backend: fmt::Debug + Send + Sync {
 
     /// Returns all numbers except `live_bytes`.
     async fn stats(&self) -> Result<Stats, SqlError>;
+
+    /// Returns what waits. Looks at so many rows of each table at most, in the order of an index.
+    async fn backlog(&self) -> Result<Backlog, SqlError>;
 
     /// Removes up to `most` older marks. Returns how many it removed.
     async fn forget(&self, older: Duration, most: u64) -> Result<u64, SqlError>;

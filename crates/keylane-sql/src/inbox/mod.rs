@@ -155,6 +155,9 @@
 
 mod backend;
 
+mod backlog;
+pub use backlog::published_metrics;
+
 mod claim;
 pub use claim::Claim;
 
@@ -250,6 +253,7 @@ const OF_SOURCE: u32 = 5;
 #[derive(Clone)]
 pub struct SqlInbox {
     shared: Arc<Shared>,
+    name: Arc<str>,
 }
 
 struct Shared {
@@ -311,7 +315,18 @@ impl SqlInbox {
                 is_closed: AtomicBool::new(false),
                 calls: TaskTracker::new(),
             }),
+            name: tables.named("messages").into(),
         })
+    }
+
+    /// Gives this handle another name in events, logs and metrics, for two inboxes whose tables
+    /// have the same names in two databases. Without it an inbox has the name of its table of
+    /// messages: `keylane_messages`, with the schema in front if [`Tables::schema`] sets one. Its
+    /// sources are called `inbox` and this name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// Returns the handle that accepts messages and shows dead letters. What [`Inbox`] says about

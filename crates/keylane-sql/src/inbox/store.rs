@@ -177,6 +177,10 @@ impl InboxStore for SqlInbox {
         false
     }
 
+    fn name(&self) -> &str {
+        &self.name
+    }
+
     fn tail(&self) -> watch::Receiver<Tail> {
         self.shared.tail.subscribe()
     }

@@ -18,7 +18,9 @@ async fn the_lines_about_a_message_name_its_row() {
         let _logs = log_to(&lines);
         give_up(inbox.source(), 1).await;
         let sequence = accepted.sequence();
-        let named = format!("source=inbox position=sequence {sequence} id=order-4711 attempt");
+        let named = format!(
+            "source=inbox keylane_messages position=sequence {sequence} id=order-4711 attempt"
+        );
         lines.assert_named(&named);
     }
 }

@@ -11,6 +11,8 @@ mod ends;
 mod entering;
 mod faults;
 mod fencing;
+#[cfg(feature = "metrics")]
+mod figures;
 mod histories;
 mod hostile;
 mod hosts;

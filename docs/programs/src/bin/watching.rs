@@ -39,6 +39,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     // ANCHOR_END: look
+    // ANCHOR: health
+    let health = orders.health(); // and `intake.health()` of each source
+    println!("ready: {}, live: {}", health.ready, health.live);
+    for reason in &health.reasons {
+        println!("{reason}"); // what is wrong, and what to do
+    }
+    // ANCHOR_END: health
     println!("{}", orders.abort().await);
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
+use keylane_disk::name_of;
 use redb::{ReadTransaction, StorageBackend};
 use tokio::sync::{oneshot, watch};
 
@@ -35,6 +36,7 @@ use crate::store::{Accepted, InboxStore, Redriven, Settled, Stats, Tail};
 #[derive(Clone)]
 pub struct EmbeddedStore {
     inner: Arc<Inner>,
+    name: Arc<str>,
 }
 
 impl EmbeddedStore {
@@ -75,9 +77,12 @@ impl EmbeddedStore {
         settings: Settings,
     ) -> Result<Self, OpenError> {
         let directory = directory.into();
+        let name = settings.name.clone();
+        let name = name.unwrap_or_else(|| name_of(&directory)).into();
         let inner = blocking(move || open::directory(&directory, settings)).await?;
         Ok(Self {
             inner: Arc::new(inner),
+            name,
         })
     }
 
@@ -91,8 +96,10 @@ impl EmbeddedStore {
     ) -> Result<Self, OpenError> {
         let opener =
             Arc::new(move || -> io::Result<Box<dyn StorageBackend>> { Ok(Box::new(open()?)) });
+        let name = settings.name.clone().unwrap_or_default().into();
         Ok(Self {
             inner: Arc::new(open::backend(opener, settings)?),
+            name,
         })
     }
 
@@ -226,6 +233,10 @@ impl InboxStore for EmbeddedStore {
             reply,
         };
         self.call(op, answer).await?
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn tail(&self) -> watch::Receiver<Tail> {

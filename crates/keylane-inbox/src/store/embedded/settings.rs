@@ -26,6 +26,8 @@ pub enum SyncMode {
 #[non_exhaustive]
 #[derive(Clone)]
 pub struct Settings {
+    /// The name in events, logs and metrics. Default: that of the directory.
+    pub name: Option<String>,
     /// When a call is answered.
     pub sync: SyncMode,
     /// Create the inbox if there is none. Default: yes.
@@ -72,6 +74,7 @@ impl Default for Settings {
     fn default() -> Self {
         let limits = Limits::default();
         Self {
+            name: None,
             sync: SyncMode::LosesNothing,
             create: true,
             wait_for_lock: Duration::from_millis(100),

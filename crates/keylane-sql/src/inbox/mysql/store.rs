@@ -15,6 +15,7 @@ use super::script::Script;
 use super::{BEGIN, MESSAGE, MOST, MySql, message_of, millis};
 use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
+use crate::inbox::backlog::{Backlog, LOOKED_AT};
 use crate::inbox::lane::LaneId;
 use crate::inbox::nonce;
 use crate::inbox::record::Items;
@@ -56,6 +57,15 @@ impl MySql {
         });
         // The server does not show it before the first row.
         next.unwrap_or(Ok(1)).map_err(|_| SqlError::damaged(0))
+    }
+
+    /// Returns how many messages the planner expects. What the server lists may be a day old.
+    async fn estimated(&self) -> Result<u64, SqlError> {
+        let explain = "explain format=traditional select 1 from {messages}";
+        let rows = self.rows([explain]).await?;
+        let row = rows.first().ok_or_else(|| SqlError::damaged(0))?;
+        // With or without a sign, as the server likes.
+        Ok(row.try_get_unchecked("rows").unwrap_or_default())
     }
 }
 
@@ -220,6 +230,38 @@ impl Backend for MySql {
         stats.file_bytes = row.get("file_bytes");
         stats.tail = self.tail().await?;
         Ok(stats)
+    }
+
+    async fn backlog(&self) -> Result<Backlog, SqlError> {
+        let counted = |table: &str| {
+            format!(
+                "select count(*) from (
+                    select 1 from {{{table}}} order by sequence limit {LOOKED_AT}
+                 ) counted"
+            )
+        };
+        // The server sends the numbers as decimals, or as integers with or without a sign.
+        let select = format!(
+            "select cast(({}) as unsigned) as waiting, cast(({}) as unsigned) as letters,
+                cast(greatest(0, coalesce((
+                    select timestampdiff(microsecond, accepted_at, utc_timestamp(6))
+                    from {{messages}} order by sequence limit 1
+                ), 0)) as unsigned) as age",
+            counted("messages"),
+            counted("letters"),
+        );
+        let rows = self.rows([select]).await?;
+        let row = rows.first().ok_or_else(|| SqlError::damaged(0))?;
+        let mut backlog = Backlog {
+            counted: row.get("waiting"),
+            estimated: 0,
+            letters: row.get("letters"),
+            oldest: Duration::from_micros(row.get("age")),
+        };
+        if backlog.counted >= LOOKED_AT {
+            backlog.estimated = self.estimated().await?;
+        }
+        Ok(backlog)
     }
 
     async fn forget(&self, older: Duration, most: u64) -> Result<u64, SqlError> {

@@ -16,6 +16,7 @@ use super::turn::found;
 use super::{MESSAGE, Postgres, columns, count_column, from_column, message_of, to_column};
 use crate::error::SqlError;
 use crate::inbox::backend::{Backend, Dead};
+use crate::inbox::backlog::{Backlog, LOOKED_AT};
 use crate::inbox::lane::LaneId;
 use crate::inbox::nonce;
 use crate::inbox::record::Items;
@@ -50,6 +51,8 @@ const REDRIVE: &str = include_str!("sql/redrive.sql");
 const RECORD_VERSION: &str = include_str!("sql/record_version.sql");
 
 const STATS: &str = include_str!("sql/stats.sql");
+
+const BACKLOG: &str = include_str!("sql/backlog.sql");
 
 const FORGET: &str = include_str!("sql/forget.sql");
 
@@ -214,6 +217,23 @@ impl Backend for Postgres {
         stats.tail = from_column(row, "tail");
         stats.file_bytes = from_column(row, "file_bytes");
         Ok(stats)
+    }
+
+    async fn backlog(&self) -> Result<Backlog, SqlError> {
+        let query = sqlx::query(self.text(BACKLOG)).bind(to_column(LOOKED_AT));
+        let rows = self.rows(query).await?;
+        let row = rows.first().ok_or_else(|| SqlError::damaged(0))?;
+        // Negative if the clock went back, or if the table was never analyzed.
+        let positive = |column: &str| {
+            let number: Option<i64> = row.get(column);
+            u64::try_from(number.unwrap_or_default()).unwrap_or_default()
+        };
+        Ok(Backlog {
+            counted: positive("waiting"),
+            estimated: positive("estimated"),
+            letters: positive("letters"),
+            oldest: Duration::from_micros(positive("age")),
+        })
     }
 
     async fn forget(&self, older: Duration, most: u64) -> Result<u64, SqlError> {

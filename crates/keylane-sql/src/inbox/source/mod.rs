@@ -7,6 +7,8 @@
 //! [`RoundTrip`]: super::turn::RoundTrip
 //! [`Lanes`]: core::Lanes
 
+mod backlog;
+
 mod call;
 
 mod failures;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use keylane_inbox::LetterKind;
+use keylane_metrics::Figures;
 use keylane_source::{
     Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
     SourceError, SourceLetter, StartGuard,
@@ -20,8 +21,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::super::SqlInbox;
 use super::super::backend::Dead;
+use super::super::backlog::{self, Backlog};
 use super::super::claim::Claim;
 use super::super::turn::WorkerState;
+use super::backlog::Look;
 use super::call::{Call, CallResult, PAUSES};
 use super::config::SourceSettings;
 use super::core::{Lanes, Limits, Ready};
@@ -77,6 +80,7 @@ pub struct SqlSource {
     /// The error of the last round trip, if waiting does not clear it.
     lasting: Option<SqlError>,
     failures: Arc<Failures>,
+    figures: Arc<Figures<Backlog>>,
     wake: Arc<Notify>,
     starts: Arc<Starts>,
     poll: Duration,
@@ -164,6 +168,7 @@ impl SqlInbox {
             retry_at: None,
             lasting: None,
             failures,
+            figures: Arc::new(backlog::figures(&name(self))),
             starts: Arc::new(Starts::new(Arc::clone(&wake))),
             wake,
             poll: FIRST_POLL,
@@ -171,6 +176,11 @@ impl SqlInbox {
             settings,
         }
     }
+}
+
+/// Returns the name of a source of this inbox.
+fn name(inbox: &SqlInbox) -> String {
+    format!("inbox {}", inbox.name)
 }
 
 fn limits(settings: &SourceSettings) -> Limits {
@@ -187,7 +197,7 @@ impl Source for SqlSource {
     type Position = SqlPosition;
 
     fn name(&self) -> String {
-        "inbox".to_owned()
+        name(&self.inbox)
     }
 
     fn describe(&self, position: &SqlPosition) -> String {
@@ -512,7 +522,8 @@ impl SqlSource {
         let joining = self.joining.get_or_insert_with(|| {
             let (name, ttl) = (self.settings.name.clone(), self.settings.ttl);
             let tells = (Arc::clone(&self.wake), Arc::clone(&self.failures));
-            let begins = Session::begin(self.inbox.clone(), name, ttl, tells);
+            let backlog = Look::new(Arc::clone(&self.figures));
+            let begins = Session::begin(self.inbox.clone(), name, ttl, tells, backlog);
             AbortOnDropHandle::new(tokio::spawn(begins))
         });
         let session = joining.await;

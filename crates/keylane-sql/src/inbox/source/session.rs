@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::super::SqlInbox;
 use super::super::turn::WorkerState;
+use super::backlog::Look;
 use super::failures::{Failures, Part, fail};
 use crate::error::SqlError;
 
@@ -42,6 +43,7 @@ impl Session {
         name: String,
         ttl: Duration,
         (wake, failures): (Arc<Notify>, Arc<Failures>),
+        backlog: Look,
     ) -> Result<Self, SqlError> {
         inbox.enter().await?;
         let asked_at = Instant::now();
@@ -62,7 +64,12 @@ impl Session {
                 lost.clone(),
                 Arc::clone(&failures),
             )),
-            tokio::spawn(look_after(inbox.clone(), Arc::clone(&wake), failures)),
+            tokio::spawn(look_after(
+                inbox.clone(),
+                Arc::clone(&wake),
+                failures,
+                backlog,
+            )),
         ];
         let listens = inbox.shared.backend.listen(wake);
         let is_told = listens.is_some();
@@ -181,8 +188,13 @@ pub(super) fn tell(standing: &WorkerState) {
     }
 }
 
-/// Frees the lanes of dead workers, and removes old rows.
-async fn look_after(inbox: SqlInbox, wake: Arc<Notify>, failures: Arc<Failures>) {
+/// Frees the lanes of dead workers, removes old rows, and publishes what waits.
+async fn look_after(
+    inbox: SqlInbox,
+    wake: Arc<Notify>,
+    failures: Arc<Failures>,
+    mut waiting: Look,
+) {
     let told = |part, done: Result<u64, SqlError>| match done {
         Ok(done) => {
             failures.recover(&part);
@@ -216,6 +228,7 @@ async fn look_after(inbox: SqlInbox, wake: Arc<Notify>, failures: Arc<Failures>)
             told(Part::Orphans, freed);
             told(Part::Known, inbox.remove_old().await);
         }
+        waiting.look(&inbox).await;
     }
 }
 

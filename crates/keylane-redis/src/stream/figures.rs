@@ -1,0 +1,73 @@
+//! The metrics of a stream.
+
+use std::time::Duration;
+
+use keylane_metrics::{EVERY, Figures, LabelNames, Labels, Metric, Row, published};
+use tokio::time::sleep;
+
+use super::lag::Lag;
+use super::lease::StreamLease;
+use super::worker::Task;
+
+const STREAM: LabelNames = LabelNames::new(&["source", "stream"]);
+
+const LAG: Metric = STREAM.gauge(
+    "keylane_source_stream_lag",
+    "Entries that the group has not read; 0 while the server does not know it.",
+);
+const PENDING: Metric = STREAM.gauge(
+    "keylane_source_stream_pending",
+    "Entries that the group has read and not acked.",
+);
+const OLDEST: Metric = STREAM.gauge(
+    "keylane_source_stream_oldest_seconds",
+    "The age of the oldest entry that is not acked, by its id and the clock of the server.",
+);
+
+static ROWS: [Row<Lag>; 3] = [
+    Row::new(LAG, |lag| lag.unread.unwrap_or_default()),
+    Row::new(PENDING, |lag| lag.pending),
+    Row::new(OLDEST, |lag| lag.oldest.as_secs()),
+];
+
+/// The metrics of streams.
+pub(crate) fn published_of_streams() -> Vec<Metric> {
+    published(&ROWS)
+}
+
+/// The pause after a question that failed.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Publishes how far the group is behind in a stream that this process owns, until the task is
+/// dropped. Without a recorder there is no task. A question that fails is no failure of the stream.
+pub(super) fn show_lag(source: &str, lease: &StreamLease) -> Option<Task> {
+    let labels = Labels::new().with("source", source);
+    let figures = Figures::new(&ROWS, &labels.with("stream", &lease.place.name()));
+    figures.is_published().then(|| {
+        let lease = lease.clone();
+        Task(tokio::spawn(async move {
+            loop {
+                sleep(ask(&lease, &figures).await).await;
+            }
+        }))
+    })
+}
+
+/// Asks once. Returns the pause until the next time.
+async fn ask(lease: &StreamLease, figures: &Figures<Lag>) -> Duration {
+    match lease.lag().await {
+        Ok(lag) => {
+            figures.show(|| lag);
+            EVERY
+        }
+        Err(failure) => {
+            tracing::debug!(
+                target: "keylane",
+                stream = %lease.place.name(),
+                error = ?failure,
+                "the lag of the stream is not known"
+            );
+            PAUSE
+        }
+    }
+}
