@@ -369,7 +369,7 @@ async fn letter_without_rights(kind: Kind) {
         let parts = intake.stats().failed_parts;
         let mut parts = parts.iter();
         parts.any(|part| {
-            let says = |text| part.why.contains(text);
+            let says = |text: &str| part.why.contains(text);
             part.part == "letters" && says("keylane_letters") && says("grant the right")
         })
     };
