@@ -304,6 +304,9 @@ impl From<sqlx::Error> for SqlError {
                 "{error}: correct the files that `ssl-ca`, `ssl-cert` and \
                                       `ssl-key` name"
             ),
+            E::PoolTimedOut => "no connection in time: the whole pool is in use, or no server of \
+                                this kind answers at this port"
+                .to_owned(),
             // It quotes the address.
             E::Configuration(_) => "its address is not valid".to_owned(),
             error => error.to_string(),
@@ -361,6 +364,10 @@ fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
              `ssl-mode=VERIFY_IDENTITY` into it if the server requires TLS",
         ),
         (None, Some("28P01" | "28000")) => Some("correct the user and the password in the address"),
+        (Some(1044 | 1142), _) | (None, Some("42501")) => Some(
+            "grant the right: `migrate` makes tables, and a service reads, inserts, updates and \
+             deletes in them",
+        ),
         _ => None,
     }
 }

@@ -187,8 +187,9 @@ impl Redrive {
         self
     }
 
-    /// Sends back all letters that are in the topic when it begins. Several redrives may run at
-    /// once in the same group: they share the partitions.
+    /// Sends back all letters that are in the topic when it begins. Letters that come until it ends
+    /// may go back as well: a record that fails at once may go round several times. So mend the
+    /// fault first. Several redrives may run at once in the same group: they share the partitions.
     ///
     /// # Errors
     ///

@@ -36,9 +36,12 @@ pub(super) const TIMEOUT: &str = "message.timeout.ms";
 
 /// Default properties of the client. The partitioner is that of the Java clients, so that the
 /// records of a key are in one partition, whichever client sends them; an empty key is a key there.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 6] = [
     ("partitioner", "murmur2_random"),
     (TIMEOUT, "30000"),
+    // The client's own 30 seconds end with the time of the record, whose error says nothing about
+    // the topic.
+    ("topic.metadata.propagation.max.ms", "10000"),
     ("client.id", "keylane"),
     KEEPALIVE,
     MAX_IDLE,

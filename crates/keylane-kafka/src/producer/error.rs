@@ -42,6 +42,10 @@ impl SendError {
     pub(super) fn new(topic: &str, error: &KafkaError) -> Self {
         let (topic, why) = (topic.to_owned(), error.to_string());
         match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::MessageTimedOut) => Self::NotConfirmed {
+                topic,
+                why: format!("{why}: {OUT_OF_TIME}"),
+            },
             Some(code) if is_final(code) => Self::Refused { topic, why },
             Some(code) if is_unavailable(code) => Self::Unavailable { topic, why },
             _ => Self::NotConfirmed { topic, why },
@@ -75,6 +79,9 @@ impl SendError {
         matches!(self, Self::NotConfirmed { .. })
     }
 }
+
+/// What to look at when the time of a record is over.
+const OUT_OF_TIME: &str = "check that a broker answers at the address";
 
 /// Whether a record that fails with this code fails each time. Problems that an operator can solve,
 /// such as a missing topic or right, are not final.
@@ -118,5 +125,7 @@ mod tests {
         assert_eq!(of(Code::UnknownTopicOrPartition), (false, false));
         assert_eq!(of(Code::TopicAuthorizationFailed), (false, false));
         assert_eq!(of(Code::MessageTimedOut), (false, true));
+        let late = SendError::new("t", &KafkaError::MessageProduction(Code::MessageTimedOut));
+        assert!(late.to_string().ends_with(OUT_OF_TIME), "{late}");
     }
 }

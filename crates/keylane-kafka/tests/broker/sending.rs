@@ -63,6 +63,18 @@ async fn what_is_sent_is_there_and_a_key_has_one_partition() {
     }
 }
 
+/// Before the time of the record is over, whose error could not say which topic that is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_does_not_exist_is_named() {
+    let topic = Topic::new(shared().await, 1).await;
+    let missing = format!("{}.missing", topic.name);
+    let record = RawMessage::new("lost").key("k");
+    let sent = producer(&topic).send(&missing, &record).await;
+    let error = sent.expect_err("there is no such topic");
+    assert!(matches!(error, SendError::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains(&missing), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_too_large_is_refused_and_the_next_is_sent() {
     let topic = Topic::with(shared().await, 1, &[("max.message.bytes", "10000")]).await;

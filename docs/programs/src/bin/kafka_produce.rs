@@ -7,6 +7,7 @@ use keylane_kafka::Producer;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().init();
     let brokers = var("KAFKA").unwrap_or("localhost:9092".to_owned());
     let producer = Producer::builder(brokers).build()?;
     for (key, payload) in [
