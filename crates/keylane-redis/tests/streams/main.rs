@@ -14,6 +14,7 @@ mod fences;
 mod fields;
 mod histories;
 mod idle;
+mod letters;
 #[path = "../shared/logs.rs"]
 mod logs;
 mod names;
