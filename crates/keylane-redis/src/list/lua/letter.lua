@@ -1,5 +1,5 @@
--- Keeps the letter of an element, and ends the element. ARGV: worker, place, key (as in turn), what stands
--- before the element in its letter: its head, its headers. Returns 0 if the worker has no such element, and nothing was kept.
+-- Keeps the letter of an element, and ends the element. ARGV: worker, place, key (as in turn), the head and
+-- the headers of the letter. Returns 0 if the worker has no such element, and nothing was kept.
 local worker, place, key = ARGV[1], ARGV[2], ARGV[3]
 if not redis.call('ZSCORE', workers, worker) then return 0 end
 local element = redis.call('HGET', work, place)
