@@ -102,7 +102,9 @@ async fn single_letters_go_back_in_order_and_as_they_were() {
         }
 
         assert_eq!(letters.purge(&[two]).await.unwrap(), 1);
-        // What is gone does not count, and what is behind it is still found.
+        // What is gone does not count, and its neighbours stay: those behind it are still found.
+        assert_eq!(letters.redrive(&[two]).await.unwrap(), 0);
+        assert_eq!(letters.purge(&[two]).await.unwrap(), 0);
         assert_eq!(letters.list(Some(two), 9).await.unwrap(), all[2..]);
         assert_eq!(letters.redrive(&[four, two, one]).await.unwrap(), 2);
         assert_eq!(letters.list(Some(one), 9).await.unwrap(), all[2..3]);
