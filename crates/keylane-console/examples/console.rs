@@ -3,7 +3,9 @@
 //!
 //! Orders of some hundred users. Some users are slow, one user's orders fail and are tried again,
 //! and one user's lane is halted. All actions are allowed: resume it, skip its first order, or
-//! replace it. Payments come from an inbox, and some of them become dead letters: redrive them.
+//! replace it. Payments come from an inbox, and some of them become dead letters: redrive them. The
+//! letters of a list or a stream of Redis are shown in the same way: give `ListLetters` or
+//! `StreamLetters` of `keylane-redis` to `letters`, with the feature `redis`.
 
 use std::time::Duration;
 

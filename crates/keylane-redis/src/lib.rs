@@ -21,8 +21,8 @@ pub use keylane_connector::{ConfigError, ErrorKind};
 
 mod list;
 pub use list::{
-    HandOut, KeyHolder, ListBuilder, ListKey, ListPosition, ListQueue, ListSource, ListStatus,
-    WorkerStatus,
+    HandOut, KeyHolder, ListBuilder, ListKey, ListLetter, ListLetters, ListPosition, ListQueue,
+    ListSource, ListStatus, WorkerStatus,
 };
 
 #[cfg(feature = "spool")]
@@ -39,8 +39,8 @@ pub use rate::{Quota, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};
 
 mod stream;
 pub use stream::{
-    EntryId, NoEntryId, StreamBuilder, StreamCounts, StreamFields, StreamPosition, StreamSink,
-    StreamSource, StreamStart, StreamTrim, StreamWatch, partition_of,
+    EntryId, NoEntryId, StreamBuilder, StreamCounts, StreamFields, StreamLetter, StreamLetters,
+    StreamPosition, StreamSink, StreamSource, StreamStart, StreamTrim, StreamWatch, partition_of,
 };
 
 mod metrics;

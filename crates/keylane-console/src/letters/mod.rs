@@ -13,3 +13,6 @@ mod job;
 
 #[cfg(feature = "inbox")]
 mod inbox;
+
+#[cfg(feature = "redis")]
+mod redis;

@@ -8,7 +8,9 @@ use keylane::{Bytes, async_trait};
 /// A store of dead letters that the console shows, redrives and purges.
 ///
 /// With the feature `inbox` the letters of an inbox are one, on disk or in SQL:
-/// `keylane_inbox::Letters`. Implement it for a store of your own.
+/// `keylane_inbox::Letters`. With the feature `redis` those of a list are one,
+/// `keylane_redis::ListLetters`, and those in a stream, `keylane_redis::StreamLetters`. Implement
+/// it for a store of your own.
 ///
 /// # Examples
 ///

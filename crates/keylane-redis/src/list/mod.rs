@@ -12,6 +12,7 @@
 //!
 //! - `queue.rs` is the handle: it pushes, shows the state, and makes sources; and what the handle
 //!   and its sources share. `config.rs` has the settings, and `builder.rs` sets them.
+//! - `letters.rs` has what an operator does to single dead letters.
 //! - `source.rs` makes the requests of a worker. [`keylane_connector`] has the rest of a source.
 //! - `lua/turn.lua` is one round trip of a worker, the most important script; `lua/common.lua` is
 //!   the part that the scripts share. `record.rs` is the format of an element.
@@ -82,6 +83,10 @@
 // **Is a letter written once?**
 // Yes: one step writes it and removes its element (`letter.lua`).
 //
+// **How is one letter found, when others in front of it go?**
+// Each takes a token as its number, so the numbers grow from the oldest letter to the newest, and
+// the place of one is found by halves (`numbered.lua`).
+//
 // **What if the list is of another type, or forbidden?**
 // The source has nothing but the list. So it fails, and is opened again at growing pauses. Only the
 // wait may be refused alone: it is a part, and the list is looked at instead (`List::wait`).
@@ -103,6 +108,9 @@ mod source;
 pub use source::{HandOut, ListPosition, ListSource};
 
 mod sink;
+
+mod letters;
+pub use letters::{ListLetter, ListLetters};
 
 mod peers;
 

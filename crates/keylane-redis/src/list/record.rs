@@ -25,6 +25,9 @@ const PLAIN: u8 = 4;
 /// The body is a length, the headers of a dead letter, and the original element.
 const LETTER: u8 = 8;
 
+/// Names and values, in their order.
+pub(super) type Headers = Vec<(String, Option<Bytes>)>;
+
 /// The history of an element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Past {
@@ -42,16 +45,16 @@ pub(super) fn encode(message: &RawMessage) -> Bytes {
     out.freeze()
 }
 
-/// Encodes the part before the original element in its dead letter.
-pub(super) fn letter_head(key: Option<&[u8]>, why: Vec<(String, Bytes)>) -> Bytes {
-    let mut out = BytesMut::new();
-    let mut all = BytesMut::new();
-    let why = why.into_iter().map(|(name, value)| (name, Some(value)));
-    put_headers(&mut all, &why.collect::<Vec<_>>());
-    put_head(&mut out, 0, LETTER, key);
-    // The script that puts the element back skips them.
-    put(&mut out, &all);
-    out.freeze()
+/// Encodes what stands before the original element in its dead letter: the head, and the headers
+/// without the last one. That is the number of the letter, which the script adds.
+pub(super) fn letter_parts(key: Option<&[u8]>, why: Vec<(String, Bytes)>) -> [Bytes; 2] {
+    let (mut head, mut headers) = (BytesMut::new(), BytesMut::new());
+    put_head(&mut head, 0, LETTER, key);
+    headers.put_u32(u32::try_from(why.len() + 1).unwrap_or(u32::MAX));
+    for (name, value) in why {
+        put_header(&mut headers, &name, Some(&value));
+    }
+    [head.freeze(), headers.freeze()]
 }
 
 /// Decodes an element into its message and its history. Plain bytes are a payload, and so is an
@@ -68,32 +71,46 @@ pub(super) fn decode(element: Bytes) -> (RawMessage, Past) {
 
 /// Returns the key of an element as the scripts see it: the one in its head, with any body.
 pub(super) fn key_of(element: &Bytes) -> Option<Bytes> {
-    let mut from = element.clone();
-    if from.len() < HEAD || !from.starts_with(MAGIC) {
-        return None;
-    }
-    from.advance(MAGIC.len() + size_of::<u32>());
-    let flags = from.get_u8();
-    let key = take(&mut from, |from| Some(from.get_u32()))?;
-    (flags & HAS_KEY != 0).then_some(key)
+    take_head(&mut element.clone())?.2
 }
 
-fn decode_enveloped(mut from: Bytes) -> Option<(RawMessage, Past)> {
+/// Decodes a dead letter into the original message and the headers that it has as a letter.
+pub(super) fn decode_letter(mut from: Bytes) -> Option<(RawMessage, Headers)> {
+    let (_, flags, key) = take_head(&mut from)?;
+    if flags & LETTER == 0 {
+        return None;
+    }
+    let (mut message, headers) = take_letter(from)?;
+    message.key = key.or(message.key);
+    Some((message, headers))
+}
+
+/// Takes attempts, flags and key.
+fn take_head(from: &mut Bytes) -> Option<(u32, u8, Option<Bytes>)> {
     if from.len() < HEAD || !from.starts_with(MAGIC) {
         return None;
     }
     from.advance(MAGIC.len());
     let attempts = from.get_u32();
     let flags = from.get_u8();
-    let key = take(&mut from, |from| Some(from.get_u32()))?;
+    let key = take(from, |from| Some(from.get_u32()))?;
+    Some((attempts, flags, (flags & HAS_KEY != 0).then_some(key)))
+}
+
+fn take_letter(mut from: Bytes) -> Option<(RawMessage, Headers)> {
+    let mut headers = take(&mut from, |from| from.try_get_u32().ok())?;
+    let headers = take_headers(&mut headers)?;
+    Some((decode(from).0, headers))
+}
+
+fn decode_enveloped(mut from: Bytes) -> Option<(RawMessage, Past)> {
+    let (attempts, flags, key) = take_head(&mut from)?;
     let past = Past {
         attempts,
         is_suspect: flags & SUSPECT != 0,
     };
     let mut message = if flags & LETTER != 0 {
-        let mut headers = take(&mut from, |from| from.try_get_u32().ok())?;
-        let headers = take_headers(&mut headers)?;
-        let (mut message, _) = decode(from);
+        let (mut message, headers) = take_letter(from)?;
         message.headers.extend(headers);
         message
     } else if flags & PLAIN != 0 {
@@ -101,9 +118,7 @@ fn decode_enveloped(mut from: Bytes) -> Option<(RawMessage, Past)> {
     } else {
         take_body(from)?
     };
-    if flags & HAS_KEY != 0 {
-        message.key = Some(key);
-    }
+    message.key = key.or(message.key);
     message.attempt = attempts.saturating_add(1);
     Some((message, past))
 }
@@ -171,15 +186,19 @@ fn take_body(mut from: Bytes) -> Option<RawMessage> {
 fn put_headers(out: &mut BytesMut, headers: &[(String, Option<Bytes>)]) {
     out.put_u32(u32::try_from(headers.len()).unwrap_or(u32::MAX));
     for (name, value) in headers {
-        put(out, name.as_bytes());
-        match value {
-            Some(value) => put(out, value),
-            None => out.put_u32(NULL),
-        }
+        put_header(out, name, value.as_ref());
     }
 }
 
-fn take_headers(from: &mut Bytes) -> Option<Vec<(String, Option<Bytes>)>> {
+fn put_header(out: &mut BytesMut, name: &str, value: Option<&Bytes>) {
+    put(out, name.as_bytes());
+    match value {
+        Some(value) => put(out, value),
+        None => out.put_u32(NULL),
+    }
+}
+
+fn take_headers(from: &mut Bytes) -> Option<Headers> {
     let count = from.try_get_u32().ok()?;
     let mut headers = Vec::new();
     for _ in 0..count {
@@ -264,12 +283,22 @@ mod tests {
                 true => message.payload.clone(),
                 false => encode(&message),
             };
-            let head = letter_head(message.key.as_deref(), vec![cause.clone()]);
-            let (letter, _) = decode([&*head, &*element].concat().into());
-            let (mut wanted, _) = decode(element);
+            let [head, headers] = letter_parts(message.key.as_deref(), vec![cause.clone()]);
+            // As the script does it.
+            let mut letter = BytesMut::from(&head[..]);
+            let mut all = BytesMut::from(&headers[..]);
+            let number = ("keylane.letter".to_owned(), Some(Bytes::from_static(b"17")));
+            put_header(&mut all, &number.0, number.1.as_ref());
+            put(&mut letter, &all);
+            letter.put_slice(&element);
+            let letter = letter.freeze();
+            let ours = vec![(cause.0, Some(cause.1)), number];
+            let (mut wanted, _) = decode(element.clone());
             wanted.key = message.key;
-            wanted.headers.push((cause.0, Some(cause.1)));
-            prop_assert_eq!(letter, wanted);
+            prop_assert_eq!(decode_letter(letter.clone()), Some((wanted.clone(), ours.clone())));
+            prop_assert_eq!(decode_letter(element), None);
+            wanted.headers.extend(ours);
+            prop_assert_eq!(decode(letter).0, wanted);
         }
     }
 

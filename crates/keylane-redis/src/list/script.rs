@@ -12,25 +12,30 @@ use crate::script::Script;
 /// Moving an element takes next to no memory, and without it a queue in a full server would stay
 /// full.
 const HEAD: &str = "#!lua flags=allow-oom\n";
+/// This one adds an element: the server refuses it without free memory.
+const ADDS: &str = "#!lua\n";
 const COMMON: &str = include_str!("lua/common.lua");
 
 macro_rules! scripts {
-    ($($name:ident: $file:literal),* $(,)?) => {
+    ($($name:ident: $head:ident, $($file:literal),+;)*) => {
         $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-            Script::new(&[HEAD, COMMON, include_str!($file)])
+            Script::new(&[$head, COMMON, $(include_str!($file)),+])
         });)*
     };
 }
 
 scripts! {
-    TURN: "lua/turn.lua",
-    ENTER: "lua/enter.lua",
-    LEAVE: "lua/leave.lua",
-    EXPIRE: "lua/expire.lua",
-    LETTER: "lua/letter.lua",
-    LETTERS: "lua/letters.lua",
-    REDRIVE: "lua/redrive.lua",
-    REREAD: "lua/reread.lua",
+    TURN: HEAD, "lua/turn.lua";
+    ENTER: HEAD, "lua/enter.lua";
+    LEAVE: HEAD, "lua/leave.lua";
+    EXPIRE: HEAD, "lua/expire.lua";
+    REREAD: HEAD, "lua/reread.lua";
+    LETTER: HEAD, "lua/numbered.lua", "lua/letter.lua";
+    KEEP: ADDS, "lua/numbered.lua", "lua/keep.lua";
+    PAGE: HEAD, "lua/numbered.lua", "lua/page.lua";
+    REMOVE: HEAD, "lua/numbered.lua", "lua/remove.lua";
+    LETTERS: HEAD, "lua/letters.lua";
+    REDRIVE: HEAD, "lua/redrive.lua";
 }
 
 /// Runs a script with these keys and arguments.

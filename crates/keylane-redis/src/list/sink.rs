@@ -2,20 +2,24 @@
 
 use keylane_connector::{Why, letter_sinks};
 use keylane_source::RawMessage;
-use redis::cmd;
+use redis::Cmd;
 
 use super::queue::ListQueue;
-use super::record::{encode, letter_head};
+use super::record::{encode, letter_parts};
+use super::script::{KEEP, run};
 use crate::error::RedisError;
+use crate::link::Link;
 
 impl ListQueue {
     async fn keep_letter(&self, message: &RawMessage, why: &Why) -> Result<(), RedisError> {
-        let head = letter_head(message.key.as_deref(), why.headers());
-        let mut push = cmd("LPUSH");
-        push.arg(&*self.list.keys.letters);
-        push.arg([&*head, &*encode(message)].concat());
-        let link = &self.list.link;
-        link.with(async |link| link.ask::<()>(&push).await).await
+        let [head, headers] = letter_parts(message.key.as_deref(), why.headers());
+        let element = encode(message);
+        let arguments = |command: &mut Cmd| {
+            command.arg(&*head).arg(&*headers).arg(&*element);
+        };
+        let keys = || self.list.keys.all();
+        let keep = async |link: &mut Link| run::<i64>(&KEEP, link, keys(), arguments).await;
+        self.list.link.with(keep).await.map(drop)
     }
 }
 

@@ -19,7 +19,7 @@ use super::figures::ListFigures;
 use super::keys::WorkerKeys;
 use super::peers::Peers;
 use super::queue::List;
-use super::record::{decode, key_of, letter_head};
+use super::record::{decode, key_of, letter_parts};
 use super::script::{ENTER, LEAVE, LETTER, REREAD, TURN, run, tagged};
 use crate::error::RedisError;
 use crate::link::Link;
@@ -325,13 +325,14 @@ impl System for List {
         why: &Why,
     ) -> Result<bool, RedisError> {
         let key = id.key.as_deref();
-        let head = letter_head(key, why.headers());
+        let [head, headers] = letter_parts(key, why.headers());
         let kept: i64 = run(&LETTER, link, self.keys_of(worker), |command| {
             command
                 .arg(&worker.name)
                 .arg(id.place)
                 .arg(tagged(key))
-                .arg(&*head);
+                .arg(&*head)
+                .arg(&*headers);
         })
         .await?;
         Ok(kept != 0)

@@ -15,6 +15,7 @@
 //! - `membership.rs` joins the members of the group and acquires streams.
 //! - `owner.rs` is the task of one stream, and `reader.rs` reads it ahead. `settle/` sends the
 //!   settlements to the server.
+//! - `letters.rs` has what an operator does to dead letters, and `letter.rs` their form.
 //! - `core/` decides without a server: how many streams a member has, in which order a stream is
 //!   read, which entries are handed over, and how far reading and settling may be apart.
 //! - `lease.rs` has the calls of an owner to the server, with the scripts in `lua/`.
@@ -95,6 +96,12 @@ mod held;
 
 mod sink;
 pub use sink::StreamSink;
+
+mod letters;
+pub use letters::StreamLetters;
+
+mod letter;
+pub use letter::StreamLetter;
 
 mod position;
 pub use position::StreamPosition;

@@ -109,6 +109,17 @@ impl StreamFields {
         attempts: u32,
         fields: impl IntoIterator<Item = (Bytes, Bytes)>,
     ) -> RawMessage {
+        let mut raw = self.message(fields);
+        raw.attempt = attempts.saturating_add(1);
+        raw.enqueued_at = id.time();
+        let (position, id) = origin.position(id);
+        raw.id.get_or_insert(id);
+        raw.position = Some(position);
+        raw
+    }
+
+    /// Returns what the fields say of a message.
+    pub(super) fn message(&self, fields: impl IntoIterator<Item = (Bytes, Bytes)>) -> RawMessage {
         let mut raw = RawMessage::default();
         let mut payload = None;
         for (name, value) in fields {
@@ -138,11 +149,6 @@ impl StreamFields {
         }
         raw.is_tombstone &= payload.is_none();
         raw.payload = payload.unwrap_or_default();
-        raw.attempt = attempts.saturating_add(1);
-        raw.enqueued_at = id.time();
-        let (position, id) = origin.position(id);
-        raw.id.get_or_insert(id);
-        raw.position = Some(position);
         raw
     }
 

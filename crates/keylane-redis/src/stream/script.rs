@@ -31,8 +31,9 @@ scripts! {
     CHECKED: HEAD, STANDING, include_str!("lua/checked.lua");
     LAG: HEAD, STANDING, COMMON, include_str!("lua/lag.lua");
     JOIN: HEAD, include_str!("lua/join.lua");
-    // This one adds data: the server refuses it without free memory.
+    // These add data: the server refuses them without free memory.
     PUSH: include_str!("lua/push.lua");
+    REDRIVE: include_str!("lua/redrive.lua");
 }
 
 /// Runs a script. Repeating it does no harm: each checks the current state.

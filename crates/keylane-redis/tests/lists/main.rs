@@ -14,6 +14,7 @@ mod histories;
 mod hostile;
 mod idle;
 mod late;
+mod letters;
 #[path = "../shared/logs.rs"]
 mod logs;
 mod model;

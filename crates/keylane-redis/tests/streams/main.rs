@@ -16,6 +16,7 @@ mod fields;
 mod figures;
 mod histories;
 mod idle;
+mod letters;
 #[path = "../shared/logs.rs"]
 mod logs;
 mod names;

@@ -94,6 +94,14 @@ local function with_attempts(element, attempts, is_suspect)
   return MAGIC .. struct.pack(HEAD, attempts, flags, length) .. string.sub(element, 14)
 end
 
+-- The element of a letter, as it was.
+local function original(letter)
+  local _, _, length = envelope(letter)
+  -- The length of the headers stands behind their key, in front of them.
+  local headers = struct.unpack('>I4', letter, 14 + length)
+  return with_attempts(string.sub(letter, 18 + length + headers), 0, false)
+end
+
 -- The element that is held in this place, with the attempts that were noted; nothing if there is none.
 local function held_in(place)
   local element = redis.call('HGET', work, place)

@@ -1,5 +1,5 @@
--- Keeps the letter of an element, and ends the element. ARGV: worker, place, key (as in turn), what stands
--- before the element in its letter. Returns 0 if the worker has no such element, and nothing was kept.
+-- Keeps the letter of an element, and ends the element. ARGV: worker, place, key (as in turn), the head and
+-- the headers of the letter. Returns 0 if the worker has no such element, and nothing was kept.
 local worker, place, key = ARGV[1], ARGV[2], ARGV[3]
 if not redis.call('ZSCORE', workers, worker) then return 0 end
 local element = redis.call('HGET', work, place)
@@ -7,7 +7,7 @@ if not element then
   -- Kept by a call whose answer was lost.
   return redis.call('HGET', noted, place) == KEPT and 1 or 0
 end
-redis.call('LPUSH', letters, ARGV[4] .. element)
+keep(ARGV[4], ARGV[5], element)
 redis.call('HDEL', work, place)
 -- Until it has settled.
 redis.call('HSET', noted, place, KEPT)

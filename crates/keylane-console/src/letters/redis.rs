@@ -1,0 +1,100 @@
+//! The letters of a list or a stream of Redis.
+
+use std::time::Duration;
+
+use keylane::error::BoxError;
+use keylane::source::RawMessage;
+use keylane::{Bytes, async_trait};
+use keylane_redis::{EntryId, ListLetter, ListLetters, StreamLetter, StreamLetters};
+
+use super::store::{LetterStore, StoredLetter};
+
+#[async_trait]
+impl LetterStore for StreamLetters {
+    async fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<StoredLetter>, BoxError> {
+        let after = after.map(str::parse).transpose()?;
+        let letters = Self::list(self, after, most).await?;
+        Ok(letters.into_iter().map(of_stream).collect())
+    }
+
+    async fn show(&self, id: &str) -> Result<Option<StoredLetter>, BoxError> {
+        Ok(Self::show(self, id.parse()?).await?.map(of_stream))
+    }
+
+    async fn redrive(&self, ids: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::redrive(self, &parsed::<EntryId>(ids)?).await?)
+    }
+
+    async fn purge(&self, ids: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::purge(self, &parsed::<EntryId>(ids)?).await?)
+    }
+}
+
+#[async_trait]
+impl LetterStore for ListLetters {
+    async fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<StoredLetter>, BoxError> {
+        let after = after.map(str::parse).transpose()?;
+        let letters = Self::list(self, after, most).await?;
+        Ok(letters.into_iter().map(of_list).collect())
+    }
+
+    async fn show(&self, id: &str) -> Result<Option<StoredLetter>, BoxError> {
+        Ok(Self::show(self, id.parse()?).await?.map(of_list))
+    }
+
+    async fn redrive(&self, ids: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::redrive(self, &parsed::<u64>(ids)?).await?)
+    }
+
+    async fn purge(&self, ids: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::purge(self, &parsed::<u64>(ids)?).await?)
+    }
+}
+
+fn parsed<T>(ids: &[String]) -> Result<Vec<T>, BoxError>
+where
+    T: std::str::FromStr<Err: Into<BoxError>>,
+{
+    let ids = ids.iter().map(|id| id.parse().map_err(Into::into));
+    ids.collect()
+}
+
+fn of_stream(letter: StreamLetter) -> StoredLetter {
+    StoredLetter {
+        id: letter.id.to_string(),
+        attempts: letter.attempts,
+        cause: letter.cause,
+        error: letter.error,
+        // The last moment of its millisecond: a job takes no letter that is newer than itself.
+        at: letter
+            .id
+            .time()
+            .map(|at| at + Duration::from_nanos(999_999)),
+        ..message(letter.message)
+    }
+}
+
+fn of_list(letter: ListLetter) -> StoredLetter {
+    StoredLetter {
+        id: letter.number.to_string(),
+        at: letter.time(),
+        attempts: letter.attempts,
+        cause: letter.cause,
+        error: letter.error,
+        ..message(letter.message)
+    }
+}
+
+fn message(message: RawMessage) -> StoredLetter {
+    StoredLetter {
+        key: message.key,
+        payload: message.payload,
+        headers: message.headers.into_iter().map(pair).collect(),
+        ..StoredLetter::default()
+    }
+}
+
+/// A header without a value is shown as an empty one.
+fn pair((name, value): (String, Option<Bytes>)) -> (String, Bytes) {
+    (name, value.unwrap_or_default())
+}
