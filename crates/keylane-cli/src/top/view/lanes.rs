@@ -6,8 +6,8 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
+use super::styles::{ALARM, NOTE};
 use super::words::{number, time, visible, words};
-use super::{ALARM, NOTE};
 use crate::top::feed::Lane;
 use crate::top::state::State;
 

@@ -8,21 +8,19 @@ mod overview;
 
 mod sources;
 
+mod styles;
+
 mod words;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Style, Stylize};
+use ratatui::style::{Color, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::state::{Link, Page, State};
+use styles::{ALARM, NOTE};
 use words::{time, visible};
-
-/// What needs an operator.
-const ALARM: Style = Style::new().fg(Color::Red);
-/// What is good to know.
-const NOTE: Style = Style::new().fg(Color::DarkGray);
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let [head, tabs, body, foot] = Layout::vertical([

@@ -3,8 +3,8 @@
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 
+use super::styles::{ALARM, NOTE};
 use super::words::{micros, number, visible, words};
-use super::{ALARM, NOTE};
 use crate::top::feed::{Election, Quantiles, Reasons, Store, Summary};
 use crate::top::state::State;
 
