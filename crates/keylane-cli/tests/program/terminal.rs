@@ -122,6 +122,14 @@ impl Terminal {
     }
 }
 
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A test that fails leaves no program behind. One that has ended is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// What a terminal shows that was sent this text: the moves and the clearing that a screen needs.
 fn picture(text: &str) -> String {
     let mut cells = vec![vec![' '; 200]; 60];
