@@ -36,6 +36,8 @@ fn a_terminal_shows_the_service_and_is_as_before_at_the_end() {
     terminal.press("?");
     terminal.until(&["searches a key"]);
     terminal.press("x");
+    // A key that comes with a change of the size is read with the next key.
+    terminal.until(&["user-7", "/ search a key"]);
     terminal.resize(30, 120);
     terminal.until_so("it has 30 lines", |screen| {
         let last = screen.lines().nth(29);
