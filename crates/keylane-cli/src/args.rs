@@ -5,22 +5,146 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::console::Address;
 use crate::text;
 
-/// Inspects and repairs a keylane inbox, in a directory or in a database.
-///
-/// In a directory: first stop a service that has the inbox open. Until then every command ends with
-/// exit code 2 and changes nothing. A running service does the same through `Inbox::letters()`.
-/// Every command, even one that only reads, needs the right to write to the files of the inbox: it
-/// takes the lock, and opening repairs the traces of a crash.
-///
-/// In a database: the services keep running. A redriven letter goes ahead of the messages of its
-/// key that have not started.
+/// Looks into services that use keylane, and mends what waits: inboxes, dead letters, lanes.
 #[derive(Parser, Debug)]
-#[command(version, after_help = AFTER)]
+#[command(name = "keylane", version, propagate_version = true, after_help = AFTER)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) program: Program,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Program {
+    /// Inspects and repairs an inbox, in a directory or in a database.
+    ///
+    /// In a directory: first stop a service that has the inbox open. Until then every command ends
+    /// with exit code 2 and changes nothing. Every command, even one that only reads, needs the
+    /// right to write to the files of the inbox: it takes the lock, and opening repairs the traces
+    /// of a crash.
+    ///
+    /// In a database: the services keep running. A redriven letter goes ahead of the messages of
+    /// its key that have not started.
+    #[command(after_help = AFTER_INBOX)]
+    Inbox(InboxArgs),
+    /// Lists, shows, redrives or purges dead letters: of a running service, or of an inbox.
+    ///
+    /// With --console it asks a service that runs, through the console that the service has nested.
+    /// The console must allow `RedriveLetters` and `PurgeLetters`. Without --console it does what
+    /// `keylane inbox` does.
+    #[command(after_help = AFTER_LETTERS)]
+    Letters(LettersArgs),
+    /// Shows a running service in the terminal, through its console: rates, lanes, sources.
+    Top(TopArgs),
+}
+
+// What is to be shown. Its help is the one of its command.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TopArgs {
+    /// The address of the console, such as http://127.0.0.1:3000/console. If it wants a token, name
+    /// a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
+    #[arg(long, value_name = "URL")]
+    pub(crate) console: Address,
+    /// A file with the token of the console.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+// What is to be done with letters. Its help is the one of its command.
+#[derive(clap::Args, Debug)]
+pub(crate) struct LettersArgs {
+    /// The address of the console of a running service, such as http://127.0.0.1:3000/console. If
+    /// it wants a token, name a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
+    #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["dir", "url"])]
+    pub(crate) console: Option<Address>,
+    /// A file with the token of the console.
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) token_file: Option<PathBuf>,
+    /// The name of the letters in the console, if it shows several.
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) letters: Option<String>,
     #[command(flatten)]
     pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) form: Form,
+    /// Without a command, lists the letters.
+    #[command(subcommand)]
+    pub(crate) command: Option<LettersCommand>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LettersCommand {
+    /// Lists the dead letters, in the order of their store.
+    List {
+        /// Lists only those of this key.
+        #[arg(long, value_parser = text::parse)]
+        key: Option<text::Bytes>,
+        /// Lists only those behind this one.
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
+        /// Lists at most this many.
+        #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
+        limit: usize,
+    },
+    /// Shows one letter with all details.
+    Show {
+        /// Its id, as `list` shows it.
+        id: String,
+    },
+    /// Has letters handled again.
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Redrive {
+        /// Their ids, as `list` shows them.
+        #[arg(value_name = "ID", group = "which")]
+        ids: Vec<String>,
+        /// All letters that there are now.
+        #[arg(long, group = "which")]
+        all: bool,
+        /// The letters of this key.
+        #[arg(long, group = "which", value_parser = text::parse)]
+        key: Option<text::Bytes>,
+    },
+    /// Removes letters permanently.
+    #[command(group = clap::ArgGroup::new("which").required(true))]
+    Purge {
+        /// Their ids, as `list` shows them.
+        #[arg(value_name = "ID", group = "which")]
+        ids: Vec<String>,
+        /// All letters that there are now.
+        #[arg(long, group = "which")]
+        all: bool,
+        /// Letters that are older than this: 45s, 30m, 12h, 7d.
+        #[arg(long, group = "which", value_name = "TIME", value_parser = text::parse_time)]
+        older_than: Option<Duration>,
+    },
+}
+
+impl Default for LettersCommand {
+    fn default() -> Self {
+        Self::List {
+            key: None,
+            after: None,
+            limit: usize::MAX,
+        }
+    }
+}
+
+// What is to be done in an inbox. Its help is the one of its command.
+#[derive(clap::Args, Debug)]
+pub(crate) struct InboxArgs {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) form: Form,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How results are printed.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Form {
     /// Prints one JSON object per line, instead of text.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -28,8 +152,6 @@ pub(crate) struct Args {
     /// `--json` they are always in full.
     #[arg(long, global = true)]
     pub(crate) full: bool,
-    #[command(subcommand)]
-    pub(crate) command: Command,
 }
 
 /// The place of the inbox.
@@ -52,16 +174,28 @@ pub(crate) struct Place {
 }
 
 const AFTER: &str = "\
+Exit codes: 0 done, 1 failed, 2 the inbox is in use, 64 the command line is not valid.";
+
+const AFTER_INBOX: &str = "\
 Bytes that are not plain text are shown, and read in --key, as \\xNN, \\n, \\t, \\\" and \\\\.
 
 Exit codes: 0 done, 1 failed, 2 the inbox is in use, 64 the command line is not valid.
 
 Examples:
-  keylane-inbox --dir orders list
-  keylane-inbox --dir orders show 4711 --full
-  keylane-inbox --dir orders redrive --key user-7
-  keylane-inbox --dir orders purge --older-than 30d
-  KEYLANE_INBOX_URL=postgres://ops@db/orders keylane-inbox list";
+  keylane inbox --dir orders list
+  keylane inbox --dir orders show 4711 --full
+  keylane inbox --dir orders redrive --key user-7
+  keylane inbox --dir orders purge --older-than 30d
+  KEYLANE_INBOX_URL=postgres://ops@db/orders keylane inbox list";
+
+const AFTER_LETTERS: &str = "\
+Through a console, a payload is cut to its first 256 bytes in a list, and to 64 KiB with `show`.
+
+Examples:
+  keylane letters --console http://127.0.0.1:3000/console
+  keylane letters --console http://127.0.0.1:3000/console show 4711 --full
+  keylane letters --console http://127.0.0.1:3000/console redrive --key user-7
+  keylane letters --dir orders purge --older-than 30d";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {

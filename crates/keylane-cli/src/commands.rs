@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use keylane_inbox::InboxStore;
 use serde_json::json;
 
-use crate::args::{Args, Command};
+use crate::args::{Command, InboxArgs};
 use crate::failure::Failure;
 use crate::opened::{Opened, migrate};
 use crate::output::Output;
 use crate::selection::{PAGE, Selection, waiting_after};
 use crate::text::Bytes;
 
-pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let mut out = Output::new(args.json, args.full);
+pub(crate) async fn run(args: InboxArgs) -> Result<(), Failure> {
+    let mut out = Output::new(&args.form);
     if let Command::Migrate = args.command {
         migrate(&args.place).await?;
         return Ok(out.done("the tables are up to date", json!({ "migrated": true }))?);
@@ -87,7 +87,7 @@ async fn list_letters(
         let page = page.iter().filter(|letter| wanted(&letter.message.key));
         for letter in page.take(left) {
             left -= 1;
-            out.letter_row(letter)?;
+            out.letter_row(&letter.into())?;
         }
     }
     Ok(())
@@ -108,7 +108,7 @@ async fn list_waiting(
         let page = page.iter().filter(|message| wanted(&message.key));
         for message in page.take(left) {
             left -= 1;
-            out.message_row(message)?;
+            out.message_row(&message.into())?;
         }
     }
     Ok(())
@@ -116,10 +116,10 @@ async fn list_waiting(
 
 async fn show(store: &dyn InboxStore, sequence: u64, out: &mut Output) -> Result<(), Failure> {
     if let Some(letter) = store.letter(sequence).await? {
-        return Ok(out.letter(&letter)?);
+        return Ok(out.fields_of(&(&letter).into())?);
     }
     match store.read(&[sequence]).await?.pop().flatten() {
-        Some(message) => Ok(out.message(&message)?),
+        Some(message) => Ok(out.fields_of(&(&message).into())?),
         None => Err(Failure::Other(format!(
             "{sequence} is neither a dead letter nor a waiting message: it is done, purged, or \
              was never accepted"

@@ -6,6 +6,8 @@ use keylane_inbox::error::{OpenError, StoreError};
 use keylane_sql::error::{NameError, OpenError as TablesError, SqlError};
 use thiserror::Error;
 
+use crate::console::ConsoleError;
+
 /// The reason why the program failed.
 #[derive(Error, Debug)]
 pub(crate) enum Failure {
@@ -17,6 +19,8 @@ pub(crate) enum Failure {
     Tables(#[from] TablesError),
     #[error("{0}")]
     Store(#[from] StoreError),
+    #[error("{0}")]
+    Console(#[from] ConsoleError),
     #[error("{0}")]
     Output(#[from] io::Error),
     #[error("{0}")]

@@ -1,12 +1,72 @@
 //! Prints results, as text or as JSON.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use keylane_inbox::{Header, Letter, Stats, StoredMessage};
+use keylane_inbox::{Letter, Stats, StoredMessage};
 use serde_json::{Map, Value, json};
 
+use crate::args::Form;
 use crate::text::{escape, unquoted};
+
+/// A message or a letter. `None` is what its store does not say.
+pub(crate) struct Shown<'a> {
+    /// A number, or the id of a letter that has none.
+    pub(crate) sequence: Value,
+    pub(crate) accepted_at: Option<SystemTime>,
+    pub(crate) key: Option<Cow<'a, [u8]>>,
+    pub(crate) id: Option<&'a [u8]>,
+    pub(crate) version: Value,
+    pub(crate) headers: Vec<(&'a str, Cow<'a, [u8]>)>,
+    pub(crate) payload: Cow<'a, [u8]>,
+    pub(crate) payload_bytes: usize,
+    /// Whether the payload is only the start of it.
+    pub(crate) payload_is_cut: Option<bool>,
+    pub(crate) dead: Option<Dead<'a>>,
+}
+
+/// What a letter has more.
+pub(crate) struct Dead<'a> {
+    pub(crate) attempts: u32,
+    pub(crate) kind: Cow<'a, str>,
+    pub(crate) error: &'a str,
+    pub(crate) at: Option<SystemTime>,
+}
+
+impl<'a> From<&'a StoredMessage> for Shown<'a> {
+    fn from(message: &'a StoredMessage) -> Self {
+        let headers = message.headers.iter();
+        Self {
+            sequence: json!(message.sequence),
+            accepted_at: Some(message.accepted_at),
+            key: Some(Cow::Borrowed(&message.key)),
+            id: message.id.as_ref().map(|id| id.as_bytes()),
+            version: json!(message.version),
+            headers: headers
+                .map(|header| (&*header.name, Cow::Borrowed(&header.value[..])))
+                .collect(),
+            payload: Cow::Borrowed(&message.payload),
+            payload_bytes: message.payload.len(),
+            payload_is_cut: None,
+            dead: None,
+        }
+    }
+}
+
+impl<'a> From<&'a Letter> for Shown<'a> {
+    fn from(letter: &'a Letter) -> Self {
+        Self {
+            dead: Some(Dead {
+                attempts: letter.attempts,
+                kind: Cow::Owned(letter.kind.to_string()),
+                error: &letter.error,
+                at: Some(letter.dead_lettered_at),
+            }),
+            ..Self::from(&letter.message)
+        }
+    }
+}
 
 pub(crate) struct Output {
     json: bool,
@@ -15,11 +75,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn new(json: bool, full: bool) -> Self {
+    pub(crate) fn new(form: &Form) -> Self {
         Self {
-            json,
+            json: form.json,
             // A program that reads JSON would not notice a cut.
-            full: full || json,
+            full: form.full || form.json,
             out: io::stdout(),
         }
     }
@@ -33,49 +93,44 @@ impl Output {
     }
 
     /// Prints a letter of a list.
-    pub(crate) fn letter_row(&mut self, letter: &Letter) -> io::Result<()> {
-        if self.json {
-            let fields = self.letter_fields(letter);
+    pub(crate) fn letter_row(&mut self, letter: &Shown<'_>) -> io::Result<()> {
+        let dead = letter.dead.as_ref();
+        let Some(dead) = dead.filter(|_| !self.json) else {
+            let fields = self.map(letter);
             return writeln!(self.out, "{}", Value::Object(fields));
-        }
-        let error = unquoted(&letter.error, self.full);
+        };
         writeln!(
             self.out,
-            "{:>10}  {}  {:>3} attempts  {:<11}  key {:<20}  {error}",
-            letter.message.sequence,
-            time(letter.dead_lettered_at),
-            letter.attempts,
-            letter.kind.to_string(),
-            self.quoted(&letter.message.key),
+            "{:>10}  {:<20}  {:>3} attempts  {:<11}  key {:<20}  {}",
+            plain(&letter.sequence),
+            dead.at.map_or_else(|| "-".to_owned(), time),
+            dead.attempts,
+            unquoted(&dead.kind, self.full),
+            self.key(letter),
+            unquoted(dead.error, self.full),
         )
     }
 
     /// Prints a message of a list.
-    pub(crate) fn message_row(&mut self, message: &StoredMessage) -> io::Result<()> {
+    pub(crate) fn message_row(&mut self, message: &Shown<'_>) -> io::Result<()> {
         if self.json {
-            let fields = self.message_fields(message);
+            let fields = self.map(message);
             return writeln!(self.out, "{}", Value::Object(fields));
         }
         writeln!(
             self.out,
-            "{:>10}  {}  {:>9} bytes  key {:<20}  {}",
-            message.sequence,
-            time(message.accepted_at),
-            message.payload.len(),
-            self.quoted(&message.key),
+            "{:>10}  {:<20}  {:>9} bytes  key {:<20}  {}",
+            plain(&message.sequence),
+            message.accepted_at.map_or_else(|| "-".to_owned(), time),
+            message.payload_bytes,
+            self.key(message),
             self.quoted(&message.payload),
         )
     }
 
-    /// Prints all of a letter.
-    pub(crate) fn letter(&mut self, letter: &Letter) -> io::Result<()> {
-        let fields = self.letter_fields(letter);
-        self.fields(fields)
-    }
-
-    /// Prints all of a message.
-    pub(crate) fn message(&mut self, message: &StoredMessage) -> io::Result<()> {
-        let fields = self.message_fields(message);
+    /// Prints all of a letter or a message.
+    pub(crate) fn fields_of(&mut self, shown: &Shown<'_>) -> io::Result<()> {
+        let fields = self.map(shown);
         self.fields(fields)
     }
 
@@ -114,48 +169,51 @@ impl Output {
         Ok(())
     }
 
-    fn letter_fields(&self, letter: &Letter) -> Map<String, Value> {
-        let mut fields = self.message_fields(&letter.message);
-        for (name, value) in [
-            ("attempts", json!(letter.attempts)),
-            ("kind", json!(letter.kind.to_string())),
-            ("error", json!(unquoted(&letter.error, self.full))),
-            ("dead_lettered_at", json!(time(letter.dead_lettered_at))),
-        ] {
-            fields.insert(name.into(), value);
+    fn map(&self, it: &Shown<'_>) -> Map<String, Value> {
+        let header = |(name, value): &(&str, Cow<'_, [u8]>)| {
+            json!({
+                "name": escape(name.as_bytes(), self.full),
+                "value": escape(value, self.full),
+            })
+        };
+        let mut fields = Map::new();
+        let mut put = |name: &str, value| _ = fields.insert(name.to_owned(), value);
+        let key = it.key.as_ref();
+        put("sequence", it.sequence.clone());
+        put("accepted_at", json!(it.accepted_at.map(time)));
+        put("key", json!(key.map(|key| escape(key, self.full))));
+        put("id", json!(it.id.map(|id| escape(id, true))));
+        put("version", it.version.clone());
+        put("headers", it.headers.iter().map(header).collect());
+        put("payload_bytes", json!(it.payload_bytes));
+        put("payload", json!(escape(&it.payload, self.full)));
+        if let Some(is_cut) = it.payload_is_cut {
+            put("payload_is_cut", json!(is_cut));
+        }
+        if let Some(dead) = &it.dead {
+            put("attempts", json!(dead.attempts));
+            put("kind", json!(unquoted(&dead.kind, self.full)));
+            put("error", json!(unquoted(dead.error, self.full)));
+            put("dead_lettered_at", json!(dead.at.map(time)));
         }
         fields
     }
 
-    fn message_fields(&self, message: &StoredMessage) -> Map<String, Value> {
-        let id = message.id.as_ref();
-        let header = |header: &Header| {
-            json!({
-                "name": escape(header.name.as_bytes(), self.full),
-                "value": escape(&header.value, self.full),
-            })
-        };
-        let mut fields = Map::new();
-        for (name, value) in [
-            ("sequence", json!(message.sequence)),
-            ("accepted_at", json!(time(message.accepted_at))),
-            ("key", json!(escape(&message.key, self.full))),
-            ("id", json!(id.map(|id| escape(id.as_bytes(), true)))),
-            ("version", json!(message.version)),
-            (
-                "headers",
-                Value::Array(message.headers.iter().map(header).collect()),
-            ),
-            ("payload_bytes", json!(message.payload.len())),
-            ("payload", json!(escape(&message.payload, self.full))),
-        ] {
-            fields.insert(name.into(), value);
-        }
-        fields
+    fn key(&self, it: &Shown<'_>) -> String {
+        let key = it.key.as_ref();
+        key.map_or_else(|| "-".to_owned(), |key| self.quoted(key))
     }
 
     fn quoted(&self, bytes: &[u8]) -> String {
         format!("\"{}\"", escape(bytes, self.full))
+    }
+}
+
+/// A number, or a text from elsewhere.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => unquoted(text, true),
+        other => other.to_string(),
     }
 }
 

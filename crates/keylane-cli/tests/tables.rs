@@ -1,4 +1,4 @@
-//! The program `keylane-inbox` on an inbox in tables.
+//! The commands `keylane inbox` on an inbox in tables.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -11,7 +11,8 @@ use testkit_servers::{MariaDb, Postgres};
 
 /// Runs the program. Answers with its exit code, and what it printed.
 fn run(url: &str, args: &[&str]) -> (i32, String, String) {
-    let program = Command::new(env!("CARGO_BIN_EXE_keylane-inbox"))
+    let program = Command::new(env!("CARGO_BIN_EXE_keylane"))
+        .arg("inbox")
         .env("KEYLANE_INBOX_URL", url)
         .args(args)
         .output()

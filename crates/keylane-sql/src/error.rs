@@ -102,7 +102,7 @@ impl SettingError {
 fn older(found: u32, needed: u32) -> String {
     match found {
         0 => "there are no keylane tables with this prefix in this schema: check the address of \
-             the database, or create the tables with `Database::migrate` or `keylane-inbox \
+             the database, or create the tables with `Database::migrate` or `keylane inbox \
              migrate`"
             .to_owned(),
         _ => format!(

@@ -1,4 +1,4 @@
-//! The program `keylane-inbox`, as it is called from a shell.
+//! The commands `keylane inbox`, as they are called from a shell.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -10,7 +10,19 @@ use keylane_inbox::{Inbox, LetterKind, NewMessage};
 
 /// Runs the program. Answers with its exit code, and what it printed.
 fn run(directory: &Path, args: &[&str]) -> (i32, String, String) {
-    let program = Command::new(env!("CARGO_BIN_EXE_keylane-inbox"))
+    let mut program = Command::new(env!("CARGO_BIN_EXE_keylane"));
+    program.arg("inbox");
+    answer(program, directory, args)
+}
+
+/// Runs it by its old name.
+fn run_old(directory: &Path, args: &[&str]) -> (i32, String, String) {
+    let program = Command::new(env!("CARGO_BIN_EXE_keylane-inbox"));
+    answer(program, directory, args)
+}
+
+fn answer(mut program: Command, directory: &Path, args: &[&str]) -> (i32, String, String) {
+    let program = program
         .args(["--dir", directory.to_str().unwrap()])
         .args(args)
         .output();
@@ -76,6 +88,18 @@ async fn lists() {
     let waiting = ok(directory.path(), &["list", "--waiting"]);
     assert_eq!(waiting.lines().count(), 2);
     assert!(waiting.contains("\"fourth\""), "{waiting}");
+}
+
+#[tokio::test]
+async fn the_old_name_does_the_same_and_says_the_new_one() {
+    let directory = inbox().await;
+    let (code, out, err) = run_old(directory.path(), &["list"]);
+    assert_eq!((code, &out), (0, &ok(directory.path(), &["list"])));
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(err.contains("`keylane inbox`"), "{err}");
+    let (code, out, err) = run_old(directory.path(), &["nothing"]);
+    assert_eq!((code, &*out), (64, ""));
+    assert!(err.contains("Usage: keylane inbox"), "{err}");
 }
 
 #[tokio::test]

@@ -1,0 +1,210 @@
+//! Requests to a console.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN, SET_COOKIE};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::error::ConsoleError;
+use super::events::Events;
+use super::token::Token;
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take. A console gives a store of letters 30 seconds.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Most bytes of an answer.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A console. It signs in when it must: a session ends with the service, and after twelve hours.
+pub(crate) struct Console {
+    address: Address,
+    token: Option<Token>,
+    /// The session.
+    cookie: Mutex<Option<String>>,
+}
+
+impl Console {
+    pub(crate) fn new(address: Address, token: Option<Token>) -> Self {
+        Self {
+            address,
+            token,
+            cookie: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.address.url()
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ConsoleError> {
+        self.answer(self.ask(Method::GET, path, &[], None).await?)
+            .await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, ConsoleError> {
+        self.answer(self.ask(Method::POST, path, &[], Some(body)).await?)
+            .await
+    }
+
+    /// Opens a feed, behind the event with this id.
+    pub(crate) async fn events(
+        &self,
+        path: &str,
+        last_id: Option<&str>,
+    ) -> Result<Events, ConsoleError> {
+        let last_id = last_id.map(|id| ("last-event-id", id));
+        let response = self
+            .ask(Method::GET, path, last_id.as_slice(), None)
+            .await?;
+        let kind = response.headers().get(CONTENT_TYPE);
+        if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
+            return Err(self.no_console());
+        }
+        Ok(Events::new(self.url(), response.into_body()))
+    }
+
+    /// Asks; if there is no session, signs in and asks again. The status is a success.
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>, ConsoleError> {
+        let asked = self.send(method.clone(), path, headers, body).await;
+        match (&asked, &self.token) {
+            (Err(ConsoleError::NoToken), Some(token)) => {
+                self.sign_in(token).await?;
+                self.send(method, path, headers, body).await
+            }
+            _ => asked,
+        }
+    }
+
+    async fn sign_in(&self, token: &Token) -> Result<(), ConsoleError> {
+        let body = json!({ "token": token.0 });
+        let response = self.send(Method::POST, "session", &[], Some(&body)).await?;
+        let cookie = response.headers().get(SET_COOKIE);
+        let cookie = cookie.and_then(|cookie| cookie.to_str().ok());
+        let cookie = cookie.and_then(|cookie| cookie.split(';').next());
+        let cookie = cookie.ok_or_else(|| self.no_console())?.to_owned();
+        *self.cookie.lock().unwrap_or_else(PoisonError::into_inner) = Some(cookie);
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Result<Response<Incoming>, ConsoleError> {
+        let authority = &self.address.authority;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(self.address.path_of(path))
+            .header(HOST, authority)
+            .header(ORIGIN, format!("http://{authority}"))
+            .header("x-keylane-console", "1");
+        let cookie = self.cookie.lock();
+        let cookie = cookie.unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(cookie) = cookie {
+            request = request.header(COOKIE, cookie);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match body {
+            Some(body) => {
+                request = request.header(CONTENT_TYPE, "application/json");
+                Full::from(body.to_string())
+            }
+            None => Full::default(),
+        };
+        let request = request.body(body).map_err(|error| self.no_answer(&error))?;
+        let response = self.sent(request).await?;
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(self.refused(response).await),
+        }
+    }
+
+    async fn sent(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ConsoleError> {
+        let connected = timeout(CONNECT, TcpStream::connect(self.address.peer())).await;
+        let stream = connected.map_err(|_| self.no_answer(&"it does not connect"))?;
+        let stream = stream.map_err(|error| self.no_answer(&error))?;
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.map_err(|error| self.no_answer(&error))?;
+        // It ends with the body of the answer. Its error is the error of the request.
+        tokio::spawn(connection);
+        let response = timeout(PATIENCE, sender.send_request(request)).await;
+        let response = response.map_err(|_| self.no_answer(&"it is silent"))?;
+        // What listens there may speak something else.
+        response.map_err(|error| match error.is_parse() {
+            true => self.no_console(),
+            false => self.no_answer(&error),
+        })
+    }
+
+    async fn refused(&self, response: Response<Incoming>) -> ConsoleError {
+        let status = response.status();
+        match self.body(response).await {
+            Ok(body) => match ConsoleError::of(&body) {
+                // A page of another service may want a sign-in, too.
+                Some(error) => error,
+                None if status == StatusCode::SERVICE_UNAVAILABLE => self.no_answer(&status),
+                None => self.no_console(),
+            },
+            Err(error) => error,
+        }
+    }
+
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<T, ConsoleError> {
+        let body = self.body(response).await?;
+        serde_json::from_slice(&body).map_err(|_| self.no_console())
+    }
+
+    async fn body(&self, response: Response<Incoming>) -> Result<Bytes, ConsoleError> {
+        let body = Limited::new(response.into_body(), MOST_BYTES).collect();
+        let body = timeout(PATIENCE, body).await;
+        let body = body.map_err(|_| self.no_answer(&"the answer does not end"))?;
+        match body {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(error) => Err(self.no_answer(&error)),
+        }
+    }
+
+    fn no_answer(&self, why: &dyn std::fmt::Display) -> ConsoleError {
+        ConsoleError::NoAnswer {
+            url: self.url(),
+            why: why.to_string(),
+        }
+    }
+
+    fn no_console(&self) -> ConsoleError {
+        ConsoleError::NoConsole { url: self.url() }
+    }
+}

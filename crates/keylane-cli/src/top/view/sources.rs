@@ -1,0 +1,83 @@
+//! The sources and their parts, as lines.
+
+use ratatui::style::Stylize;
+use ratatui::text::{Line, Span};
+
+use super::styles::{ALARM, NOTE};
+use super::words::{number, visible, words};
+use crate::top::feed::{Part, Source};
+use crate::top::state::State;
+
+pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
+    let mut lines = Vec::new();
+    for source in &state.overview.intakes {
+        lines.extend(one(source));
+        lines.push(Line::default());
+    }
+    if lines.is_empty() {
+        lines.push(Line::styled(" the console shows no sources", NOTE));
+    }
+    lines
+}
+
+fn one(it: &Source) -> Vec<Line<'_>> {
+    let mut lines = vec![
+        Line::from(vec![
+            " ".into(),
+            visible(&it.name).bold(),
+            format!("  {}", words(&it.state)).into(),
+        ]),
+        figures([
+            ("received", it.received),
+            ("acked", it.acked),
+            ("dead letters", it.dead_lettered),
+        ]),
+        figures([
+            ("held", it.held),
+            ("deferred", it.deferred),
+            ("nacked", it.nacked),
+        ]),
+    ];
+    if it.restarts > 0 || it.last_error.is_some() {
+        let why = it.last_error.as_deref().unwrap_or("no error is known");
+        let text = format!("   restarts     {}: {}", number(it.restarts), visible(why));
+        lines.push(Line::styled(text, ALARM));
+    }
+    for failed in &it.failed_parts {
+        let (part, why) = (visible(&failed.part), visible(&failed.why));
+        let text = format!("   {part} has failed {} times: {why}", number(failed.times));
+        lines.push(Line::styled(text, ALARM));
+    }
+    lines.extend(it.parts.iter().map(part));
+    if it.other_parts > 0 {
+        lines.push(Line::styled(
+            format!("   and {} other parts", number(it.other_parts)),
+            NOTE,
+        ));
+    }
+    lines
+}
+
+fn figures(all: [(&str, u64); 3]) -> Line<'static> {
+    let spans = all.map(|(name, value)| Span::raw(format!("   {name:<12} {:<10}", number(value))));
+    Line::from(Vec::from(spans))
+}
+
+fn part(it: &Part) -> Line<'_> {
+    let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
+    let text = format!(
+        "   {:<20} frontier {:<12} lag {:<10} held {}",
+        visible(&it.name),
+        known(it.frontier),
+        known(it.lag),
+        number(it.held)
+    );
+    let mut spans = vec![Span::raw(text)];
+    if it.is_paused {
+        spans.push("  paused".yellow());
+    }
+    if let Some(trouble) = &it.trouble {
+        spans.push(Span::styled(format!("  {}", visible(trouble)), ALARM));
+    }
+    Line::from(spans)
+}

@@ -1,0 +1,13 @@
+//! The program `keylane` and the console of a service that runs.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod served;
+
+mod letters;
+
+mod refused;
+
+mod terminal;
+
+mod top;
