@@ -199,6 +199,11 @@ impl StreamBuilder {
     pub fn build(self) -> Result<StreamSource, ConfigError> {
         let settings = &self.settings;
         names::check("group", &settings.group)?;
+        let first = |name: &Bytes| Bytes::from([name, &b":0"[..]].concat());
+        let mut partitioned = settings.partitioned.iter().map(first);
+        if partitioned.any(|first| !settings.streams.contains(&first)) {
+            return Err(ConfigError::zero("partitions"));
+        }
         if settings.streams.is_empty() {
             return Err(ConfigError::new("stream", "or `partitions` must be set"));
         }
@@ -241,6 +246,17 @@ impl fmt::Debug for StreamBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_without_partitions_is_refused_beside_others_too() {
+        let redis = Redis::at("redis://127.0.0.1/").unwrap();
+        let builder = || StreamSource::builder(&redis, "billing");
+        let zero = Some(ConfigError::zero("partitions"));
+        assert_eq!(builder().partitions("orders", 0).build().err(), zero);
+        let beside = builder().stream("payments").partitions("orders", 0);
+        assert_eq!(beside.build().err(), zero);
+        assert!(builder().partitions("orders", 1).build().is_ok());
+    }
 
     #[test]
     fn a_stream_that_cannot_be_leased_is_refused() {

@@ -93,7 +93,7 @@ impl StreamLetters {
     /// Returns [`ConfigError`] for the stream of the letters, and for a name as [`new`](Self::new)
     /// does.
     pub fn to(self, stream: impl Into<Bytes>) -> Result<Self, ConfigError> {
-        self.to_all(vec![stream.into()])
+        self.go_to(vec![stream.into()])
     }
 
     /// Redrives all letters to the partitions of this stream, `name:0`, `name:1` and so on. A
@@ -107,10 +107,10 @@ impl StreamLetters {
         if count == 0 {
             return Err(ConfigError::zero("partitions"));
         }
-        self.to_all((0..count).map(|n| format!("{name}:{n}").into()).collect())
+        self.go_to((0..count).map(|n| format!("{name}:{n}").into()).collect())
     }
 
-    fn to_all(mut self, streams: Vec<Bytes>) -> Result<Self, ConfigError> {
+    fn go_to(mut self, streams: Vec<Bytes>) -> Result<Self, ConfigError> {
         for stream in &streams {
             names::check("to", stream)?;
         }
