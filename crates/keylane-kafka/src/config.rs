@@ -16,6 +16,7 @@ use crate::core::{CommitLimits, MetadataFull, OnOvertaken, StartAt};
 use crate::error::{no_brokers, of_client, refused};
 use crate::letters::DeadLetterTopic;
 use crate::link::Silent;
+use crate::log::Errors;
 use crate::metadata::MOST_CHARS;
 use crate::producer::Producer;
 use crate::record::Keyless;
@@ -106,6 +107,8 @@ pub(crate) struct Config {
     /// The topic of the dead letters.
     pub(crate) letters: Option<DeadLetterTopic>,
     client: ClientConfig,
+    /// What its clients have reported. A source without a broker makes one after the other.
+    pub(crate) errors: Errors,
 }
 
 impl KafkaSourceBuilder {
@@ -373,6 +376,7 @@ impl KafkaSourceBuilder {
             settings: self,
             letters,
             client,
+            errors: Errors::default(),
         }))
     }
 

@@ -32,7 +32,7 @@ use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::core::Committed;
 use crate::error::KafkaSourceError;
-use crate::log::{Errors, log};
+use crate::log::log;
 use crate::metadata;
 use crate::refusal::{self, Refusal};
 use keylane_connector::lock;
@@ -163,7 +163,6 @@ pub(crate) struct Context {
     /// sends the request. If it left the group and joined again in between, the broker would accept
     /// the commit for partitions that other members own by now.
     owned: Mutex<Owned>,
-    errors: Errors,
     /// What the client has said last of TLS or the user at a broker, and when.
     refusal: Mutex<Option<(Instant, Refusal)>>,
     /// The knowledge of the client about the partitions, by topic and number.
@@ -199,7 +198,6 @@ impl Context {
             ends,
             config: Arc::clone(config),
             owned: Mutex::default(),
-            errors: Errors::default(),
             refusal: Mutex::default(),
             known: Mutex::default(),
             has_joined: AtomicBool::new(false),
@@ -460,7 +458,7 @@ impl ClientContext for Context {
         if error.rdkafka_error_code().is_some_and(is_about_topic) {
             return;
         }
-        if let Some(left_out) = self.errors.hear(&error) {
+        if let Some(left_out) = self.config.errors.hear(&error) {
             let what = "the Kafka client reports an error";
             tracing::warn!(target: "keylane", %error, reason, left_out, "{what}");
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use keylane::OnExhausted;
 use keylane::source::RawMessage;
+use keylane_kafka::KafkaSource;
 use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 use tokio::time::sleep;
@@ -76,6 +77,27 @@ async fn a_broker_that_is_down_is_no_error_and_is_reported_once() {
     stage.publish(0..10).await;
     stage.nothing_left().await;
     member.stop().await;
+}
+
+/// The source makes a new client at each try.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_without_a_broker_is_reported_once() {
+    show_log();
+    let source = KafkaSource::builder("127.0.0.1:9", "loud").topic("orders");
+    let consumer = by_key()
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
+        .expect("a consumer");
+    let intake = consumer.consume(source.build().expect("a source"));
+    let intake = intake.expect("an intake");
+    until("it has tried twice", async || intake.stats().failures >= 2).await;
+    let lines = logged("127.0.0.1:9");
+    let reported = lines
+        .iter()
+        .filter(|(_, line)| line.contains("reports an error"));
+    let reported: Vec<_> = reported.collect();
+    assert_eq!(reported.len(), 1, "{reported:#?}");
+    intake.stop().await;
 }
 
 /// The source connects again when there is something to do, and so does the producer of its letters.
