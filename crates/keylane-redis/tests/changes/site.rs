@@ -12,7 +12,7 @@ use redis::aio::ConnectionManager;
 use tempfile::TempDir;
 use testkit_processes::elections::{Answer, Candidacy, Cut, Sink, Site, WORKERS, Write, Written};
 use testkit_servers::proxy::Proxy;
-use testkit_servers::{Clock, Fsync, RedisKind};
+use testkit_servers::{Clock, RedisKind};
 
 const NAMESPACE: &str = "jobs";
 const FENCED: &str = "fenced";
@@ -30,12 +30,9 @@ pub(crate) struct Servers {
 
 impl Servers {
     pub(crate) async fn start(kind: RedisKind) -> Self {
-        let server = testkit_servers::Redis::builder(kind);
-        let server = server
-            .appendfsync(Fsync::EverySecond)
-            .start()
-            .await
-            .unwrap();
+        // It syncs its file before each answer. With a sync each second, a server that waits for its
+        // disk answers before it has written the command, and loses it when it is killed.
+        let server = testkit_servers::Redis::start(kind).await.unwrap();
         let to = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
         let proxies = join_all((0..WORKERS).map(|_| Proxy::to(to))).await;
         Self {
