@@ -102,6 +102,17 @@ local function original(letter)
   return with_attempts(string.sub(letter, 18 + length + headers), 0, false)
 end
 
+-- The letters behind so many of the oldest, oldest first, within these limits; one at least, if there is one.
+local function oldest(passed, most, most_bytes)
+  local some, bytes = {}, 0
+  for at = passed + 1, passed + math.min(most, SLICE) do
+    local letter = redis.call('LINDEX', letters, -at)
+    if not letter or (#some > 0 and bytes + #letter > most_bytes) then break end
+    some[#some + 1], bytes = letter, bytes + #letter
+  end
+  return some
+end
+
 -- The element that is held in this place, with the attempts that were noted; nothing if there is none.
 local function held_in(place)
   local element = redis.call('HGET', work, place)
