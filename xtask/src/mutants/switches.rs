@@ -206,8 +206,16 @@ fn error_places(errors: &str) -> impl Iterator<Item = (&str, usize, usize)> {
 
 /// The file at the top of the crate that has this file.
 fn home_of(path: &str) -> String {
-    let end = path.find("/src/").map_or(0, |at| at + "/src/".len());
-    format!("{}lib.rs", &path[..end])
+    match path.find("/src/") {
+        Some(at) => format!("{}/src/lib.rs", &path[..at]),
+        // An example of several files has no folder for its sources.
+        None => path
+            .split('/')
+            .take(2)
+            .chain(["lib.rs"])
+            .collect::<Vec<_>>()
+            .join("/"),
+    }
 }
 
 /// The bodies that differ, by number, as they are afterwards. Nothing if anything else differs.
@@ -398,6 +406,19 @@ mod tests {
         // What the function takes may have any type.
         let before = "async fn f(a: impl Future) -> u8 { 1 }";
         assert!(switches(before, &before.replace('1', "2")).has("bug"));
+    }
+
+    #[test]
+    fn the_switch_is_in_the_crate_of_the_bug() {
+        let homes = [
+            "crates/keylane/src/lane/view.rs",
+            "examples/watchman/books/mod.rs",
+        ]
+        .map(home_of);
+        assert_eq!(
+            homes,
+            ["crates/keylane/src/lib.rs", "examples/watchman/lib.rs"]
+        );
     }
 
     #[test]
