@@ -65,3 +65,54 @@ fn at_info_each_attempt_is_a_line() {
     }
     assert_eq!(lines.len(), 3, "{lines:?}");
 }
+
+#[test]
+fn a_handler_that_waits_for_itself_is_reported_once() {
+    let lines = Lines::new();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(lines.writer())
+        .finish();
+    let _on = keylane_testkit::set_subscriber(subscriber);
+    let itself = "a handler awaits the receipt of a message of its own key";
+    let reported = || {
+        lines
+            .all()
+            .iter()
+            .filter(|line| line.contains(itself))
+            .count()
+    };
+    paused().block_on(async {
+        let (handle, mut known) =
+            tokio::sync::watch::channel(None::<Dispatcher<u32, u32, (), String>>);
+        known.mark_unchanged();
+        // The receipt of key 7 is awaited by the handlers of the keys 7 and 8.
+        let orders = Dispatcher::builder(|order: &u32| *order % 10)
+            .attempt_timeout(Duration::from_secs(1))
+            .spawn(move |order: u32| {
+                let known = known.clone();
+                async move {
+                    let orders = known.borrow().clone();
+                    match orders.filter(|_| order < 10) {
+                        Some(orders) => {
+                            let receipt =
+                                orders.submit(17).await.map_err(|error| error.to_string())?;
+                            receipt.await.map_err(|error| error.to_string())
+                        }
+                        None => Ok(()),
+                    }
+                }
+            })
+            .unwrap();
+        handle.send_replace(Some(orders.clone()));
+        orders.submit(8).await.unwrap().await.unwrap();
+        assert_eq!(reported(), 0);
+        for _ in 0..2 {
+            // It ends by its time-out.
+            orders.submit(7).await.unwrap().await.unwrap_err();
+            assert_eq!(reported(), 1);
+        }
+        handle.send_replace(None);
+        orders.drain().await;
+    });
+}

@@ -91,7 +91,7 @@ where
     /// If the key, size or priority function or the key's `Hash` panics. Nothing is accepted, and
     /// the room goes back.
     pub fn send(self, message: M) -> Result<(), TrySendError<M>> {
-        self.put(message, None, None)
+        self.put(message, None, None).map(drop)
     }
 
     /// Like [`send`](Self::send), and returns a receipt.
@@ -105,8 +105,9 @@ where
     /// As [`send`](Self::send).
     pub fn submit(self, message: M) -> Result<Receipt<M, O, E>, TrySendError<M>> {
         let (reply, answer) = oneshot::channel();
-        self.put(message, Some(reply), None)?;
-        Ok(Receipt { answer })
+        let dispatcher = self.dispatcher;
+        let hash = self.put(message, Some(reply), None)?;
+        Ok(dispatcher.receipt(answer, hash))
     }
 
     /// Like [`send`](Self::send), for a message that may not start before a [time](When).
@@ -121,7 +122,7 @@ where
     /// As [`send`](Self::send).
     pub fn send_when(self, message: M, when: impl Into<When>) -> Result<(), TrySendError<M>> {
         match self.dispatcher.start_of(when) {
-            Some(at) => self.put(message, None, Some(at)),
+            Some(at) => self.put(message, None, Some(at)).map(drop),
             None => Err(TrySendError::TooFar(message)),
         }
     }
@@ -144,16 +145,18 @@ where
             return Err(TrySendError::TooFar(message));
         };
         let (reply, answer) = oneshot::channel();
-        self.put(message, Some(reply), Some(at))?;
-        Ok(Receipt { answer })
+        let dispatcher = self.dispatcher;
+        let hash = self.put(message, Some(reply), Some(at))?;
+        Ok(dispatcher.receipt(answer, hash))
     }
 
+    /// Returns the hash of the key.
     fn put(
         self,
         message: M,
         reply: Option<Reply<Of<K, M, O, E>>>,
         not_before: Option<Instant>,
-    ) -> Result<(), TrySendError<M>> {
+    ) -> Result<u64, TrySendError<M>> {
         let (key, hash) = (self.dispatcher.address.locate)(&message);
         match self
             .dispatcher
@@ -163,7 +166,7 @@ where
                 let put = self
                     .dispatcher
                     .put(room, key, hash, message, reply, not_before);
-                put.map_err(TrySendError::Closed)
+                put.map(|()| hash).map_err(TrySendError::Closed)
             }
             Err(refusal) => Err(refusal.of(message)),
         }

@@ -7,7 +7,7 @@ use keylane_rt::clock::Instant;
 use keylane_rt::oneshot;
 
 use super::handle::Dispatcher;
-use super::receipt::Receipt;
+use super::receipt::{Answer, Receipt};
 use super::when::When;
 use crate::engine::Reply;
 use crate::error::{SendError, TrySendError};
@@ -71,7 +71,7 @@ where
     /// If the future is dropped before it is ready, nothing is accepted, no room is taken, and the
     /// message is dropped with it. To keep the message, call [`reserve`](Self::reserve) first.
     pub async fn send(&self, message: M) -> Result<(), SendError<M>> {
-        self.post(message, None, || None).await
+        self.post(message, None, || None).await.map(drop)
     }
 
     /// Like [`send`](Self::send), and returns a receipt that resolves with the handler's answer.
@@ -89,8 +89,8 @@ where
     /// As [`send`](Self::send).
     pub async fn submit(&self, message: M) -> Result<Receipt<M, O, E>, SendError<M>> {
         let (reply, answer) = oneshot::channel();
-        self.post(message, Some(reply), || None).await?;
-        Ok(Receipt { answer })
+        let hash = self.post(message, Some(reply), || None).await?;
+        Ok(self.receipt(answer, hash))
     }
 
     /// Like [`send`](Self::send), for a message that may not start before a [time](When): a
@@ -113,7 +113,7 @@ where
     /// As [`send`](Self::send).
     pub async fn send_when(&self, message: M, when: impl Into<When>) -> Result<(), SendError<M>> {
         match self.start_of(when) {
-            Some(at) => self.post(message, None, || Some(at)).await,
+            Some(at) => self.post(message, None, || Some(at)).await.map(drop),
             None => Err(SendError::TooFar(message)),
         }
     }
@@ -140,8 +140,8 @@ where
             return Err(SendError::TooFar(message));
         };
         let (reply, answer) = oneshot::channel();
-        self.post(message, Some(reply), || Some(at)).await?;
-        Ok(Receipt { answer })
+        let hash = self.post(message, Some(reply), || Some(at)).await?;
+        Ok(self.receipt(answer, hash))
     }
 
     /// Accepts the message if there is room at once.
@@ -154,7 +154,7 @@ where
     ///
     /// As [`send`](Self::send).
     pub fn try_send(&self, message: M) -> Result<(), TrySendError<M>> {
-        self.try_post(message, None, None)
+        self.try_post(message, None, None).map(drop)
     }
 
     /// Like [`try_send`](Self::try_send), and returns a receipt.
@@ -168,8 +168,8 @@ where
     /// As [`send`](Self::send).
     pub fn try_submit(&self, message: M) -> Result<Receipt<M, O, E>, TrySendError<M>> {
         let (reply, answer) = oneshot::channel();
-        self.try_post(message, Some(reply), None)?;
-        Ok(Receipt { answer })
+        let hash = self.try_post(message, Some(reply), None)?;
+        Ok(self.receipt(answer, hash))
     }
 
     /// Like [`send_when`](Self::send_when), if there is room at once.
@@ -184,7 +184,7 @@ where
     /// As [`send`](Self::send).
     pub fn try_send_when(&self, message: M, when: impl Into<When>) -> Result<(), TrySendError<M>> {
         match self.start_of(when) {
-            Some(at) => self.try_post(message, None, Some(at)),
+            Some(at) => self.try_post(message, None, Some(at)).map(drop),
             None => Err(TrySendError::TooFar(message)),
         }
     }
@@ -207,8 +207,8 @@ where
             return Err(TrySendError::TooFar(message));
         };
         let (reply, answer) = oneshot::channel();
-        self.try_post(message, Some(reply), Some(at))?;
-        Ok(Receipt { answer })
+        let hash = self.try_post(message, Some(reply), Some(at))?;
+        Ok(self.receipt(answer, hash))
     }
 
     /// When a message starts at the earliest that is sent now.
@@ -216,32 +216,46 @@ where
         when.into().counted_from(|| self.engine.clocks.now())
     }
 
+    /// The receipt of a message whose key has this hash.
+    pub(super) fn receipt(&self, answer: Answer<M, O, E>, hash: u64) -> Receipt<M, O, E> {
+        Receipt {
+            answer,
+            engine: self.engine.id(),
+            hash,
+        }
+    }
+
+    /// Returns the hash of the key.
+    ///
     /// `not_before` is a function because a future that waits for room is smaller without it.
     async fn post(
         &self,
         message: M,
         reply: Option<Reply<Of<K, M, O, E>>>,
         not_before: impl FnOnce() -> Option<Instant>,
-    ) -> Result<(), SendError<M>> {
+    ) -> Result<u64, SendError<M>> {
         let (key, hash) = (self.address.locate)(&message);
         match self.room(key.as_ref(), hash, &message).await {
             Ok(room) => self
                 .put(room, key, hash, message, reply, not_before())
+                .map(|()| hash)
                 .map_err(SendError::Closed),
             Err(refusal) => Err(refusal.of_waiting(message)),
         }
     }
 
+    /// As [`post`](Self::post).
     fn try_post(
         &self,
         message: M,
         reply: Option<Reply<Of<K, M, O, E>>>,
         not_before: Option<Instant>,
-    ) -> Result<(), TrySendError<M>> {
+    ) -> Result<u64, TrySendError<M>> {
         let (key, hash) = (self.address.locate)(&message);
         match self.try_room(key.as_ref(), hash, &message) {
             Ok(room) => self
                 .put(room, key, hash, message, reply, not_before)
+                .map(|()| hash)
                 .map_err(TrySendError::Closed),
             Err(refusal) => Err(refusal.of(message)),
         }

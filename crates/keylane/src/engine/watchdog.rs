@@ -173,7 +173,7 @@ impl<T: Spec> Engine<T> {
     }
 
     /// Identifies the engine by its address. No mark of a poll outlives its engine.
-    pub(super) fn id(&self) -> usize {
+    pub(crate) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 }

@@ -38,7 +38,7 @@ mod failed;
 pub(crate) use failed::FailedAttempts;
 
 mod stuck;
-pub(crate) use stuck::{Lateness, PollMark, StuckPoll, StuckPolls};
+pub(crate) use stuck::{Lateness, PollMark, StuckPoll, StuckPolls, is_polled};
 
 mod progress;
 pub(crate) use progress::Progress;

@@ -80,6 +80,20 @@ impl Drop for PollMark {
     }
 }
 
+/// Whether this thread polls the handler of this engine for a key with this hash. A message without
+/// a key has the hash 0, and waits for no handler.
+pub(crate) fn is_polled(engine: usize, hash: u64) -> bool {
+    let is_polled = MINE.try_with(|(mark, _)| {
+        mark.get().is_some_and(|mark| {
+            // Relaxed: this thread has written all of it.
+            mark.poll.load(Ordering::Relaxed) != 0
+                && mark.engine.load(Ordering::Relaxed) == engine
+                && mark.hash.load(Ordering::Relaxed) == hash
+        })
+    });
+    hash != 0 && is_polled.unwrap_or(false)
+}
+
 /// A poll that has not returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StuckPoll {
