@@ -109,8 +109,8 @@ const WITHOUT_FEATURES: &[&str] = &[
 /// Everything a change must pass: set-up, format, house, lints, docs, tests, 260,000 schedules,
 /// examples
 ///
-/// Stops at the first of the formats, measures, lints, docs and builds that fails; tests and
-/// examples all run. The output of a test is shown if it has failed. The schedule tests try
+/// Stops at the first of the formats, measures and builds that fails; lints, docs, tests and
+/// examples all run, side by side. The output of each is shown if it has failed. The schedule tests try
 /// KEYLANE_SCHEDULES schedules over all scenarios with each of the two schedulers, if that is set;
 /// `soak` runs ten times as many. Of the tests that run against several servers or protocols, one
 /// runs in full, and a share of the others that the commit chooses: xtask/rotation.txt. At the end,
@@ -167,12 +167,6 @@ fn all(
 
     steps.run("house", cargo(["xtask", "house"]))?;
 
-    steps.run("lints", lints(WORKSPACE, &["--all-targets"]))?;
-    steps.run("lints, no features", lints(WITHOUT_FEATURES, &[]))?;
-    steps.run("lints, schedules", schedules::clippy())?;
-
-    steps.run("docs", docs(WORKSPACE))?;
-
     tests_and_examples(durations, rotation, steps)?;
 
     if args.with_versus {
@@ -187,6 +181,26 @@ fn all(
         steps.run("build, versus-leader", build)?;
     }
     Ok(())
+}
+
+/// Lints and docs: beside tests that wait for servers, they take little time of their own. Each has
+/// one core, as its place in the queue says.
+fn checks() -> impl Iterator<Item = Job> {
+    let commands = [
+        ("lints", lints(WORKSPACE, &["--all-targets"])),
+        ("lints, no features", lints(WITHOUT_FEATURES, &[])),
+        ("lints, schedules", schedules::clippy()),
+        ("docs", docs(WORKSPACE)),
+    ];
+    commands.into_iter().map(|(name, mut command)| {
+        command.env("CARGO_BUILD_JOBS", "1");
+        Job {
+            name: name.to_owned(),
+            command,
+            limit: None,
+            shows: Shows::Success,
+        }
+    })
 }
 
 /// Clippy's lints over libraries, programs and, as `targets` says, more. Each is an error.
@@ -220,6 +234,7 @@ fn tests_and_examples(
     let schedulers = schedules::SCHEDULERS.iter();
     let mut jobs: Vec<Job> = schedulers.map(|name| schedules(count, name)).collect();
     jobs.push(doc_tests(WORKSPACE));
+    jobs.extend(checks());
     // None where the sources came without their git history.
     let turn = rotation::turn();
     jobs.extend(built.iter().filter_map(striped));
