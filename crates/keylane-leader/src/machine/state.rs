@@ -1,6 +1,5 @@
 //! The states, and what follows from each input.
 
-use keylane_leases::error::LeaseLost;
 use tokio::time::Instant;
 
 use super::input::{Call, Input, Outcome, Phase, Sight, Succession, Wants};
@@ -185,8 +184,6 @@ impl Machine {
     /// Takes an input, and goes to the next state. An input that does not fit is ignored: it is
     /// late.
     pub(crate) fn on(&mut self, input: Input, now: Instant) {
-        // Elections that are closed grant nothing more.
-        self.is_closing |= input == Input::Lost(LeaseLost::Closed);
         let state = std::mem::replace(&mut self.state, State::Over);
         self.state = match (state, input) {
             (State::Over, _) => State::Over,

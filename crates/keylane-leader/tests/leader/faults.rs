@@ -78,12 +78,15 @@ async fn after_a_lost_leader_the_next_one_waits_if_it_is_to() {
     assert!(elected.elapsed() >= 20 * SECOND);
     // After a leader that has handed over there is no wait.
     drop(a);
-    let resigned = tokio::time::Instant::now();
-    b.resign().unwrap();
     let c = candidate(&here, "c")
         .lost(waits)
         .run(Script::new("c", &log))
         .unwrap();
+    tokio::time::sleep(SECOND).await;
+    // A lease that is free before that is recorded would be taken meanwhile.
+    store.change(|faults| faults.ends_late = true);
+    let resigned = tokio::time::Instant::now();
+    b.resign().unwrap();
     log.until_count("inaugurates", 3).await;
     assert!(resigned.elapsed() < 10 * SECOND);
     drop(c);

@@ -221,6 +221,8 @@ pub(crate) struct Faults {
     pub(crate) changes_at_began: bool,
     /// The end of a term is recorded, and its answer never comes.
     pub(crate) ends_in_silence: bool,
+    /// The end of a term is recorded some time after the call.
+    pub(crate) ends_late: bool,
     pub(crate) history: u32,
 }
 
@@ -302,6 +304,9 @@ impl ElectionStore for Faulty {
                 faults.history += 1;
                 faults.changes_at_began = false;
             });
+        }
+        if self.faults().ends_late && term.stage == Stage::Ended {
+            tokio::time::sleep(SECOND / 10).await;
         }
         let recorded = self.store.record(key, term).await;
         if self.faults().ends_in_silence && term.stage == Stage::Ended {
