@@ -149,7 +149,7 @@ fn has_record(consumer: &BaseConsumer<Silent>, topic: &str, left: Left) -> Kafka
 }
 
 /// Asks for the metadata of the topic. Tries another broker if one does not answer.
-fn metadata(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<Metadata> {
+pub(super) fn metadata(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<Metadata> {
     let since = Instant::now();
     loop {
         match consumer.fetch_metadata(Some(topic), ASKED_FOR) {
