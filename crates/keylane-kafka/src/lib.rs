@@ -50,9 +50,9 @@
 // stays on its way. The next call asks for it and does not send it again.
 //
 // `letters/` is dead letters in a topic. It writes them with the producer. `Redrive`, which sends
-// all of them back, is a source, a dispatcher and a producer. `KafkaLetters`, which sends single ones
-// back, reads them without a group (`link/letter_log.rs`), and commits in the group's name what is
-// done: the marks are those of `core/marks.rs`, in the metadata of the commit.
+// all of them back, is a source, a dispatcher and a producer. `KafkaLetters`, which sends single
+// ones back, joins no group (`link/letter_log.rs`). It commits what is done in the name of the
+// group: `core/marks.rs` decides what that is, and it goes into the metadata of the commit.
 
 mod source;
 pub use source::KafkaSource;

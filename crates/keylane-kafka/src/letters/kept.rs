@@ -13,13 +13,13 @@ use super::letter::{KafkaLetter, letter};
 use crate::link::Spot;
 use crate::producer::Producer;
 
-/// The dead letters in a topic, for an operator who decides about single ones. [`Redrive`] sends all
-/// of them back.
+/// The dead letters in a topic, for an operator who decides about single ones. [`Redrive`] sends
+/// all of them back.
 ///
 /// A topic keeps its records until its retention removes them. So a letter that is redriven or
-/// purged is marked as done, in the offset and the metadata that a group commits: by default that of
-/// [`Redrive`]. What is done here is done for a redrive of the same group, and what a redrive has
-/// sent is not listed here.
+/// purged is marked as done, in the offset and the metadata that a group commits: by default that
+/// of [`Redrive`]. What is done here is done for a redrive of the same group, and what a redrive
+/// has sent is not listed here.
 ///
 /// A redriven letter goes to the end of the topic from which it came, behind newer records, and
 /// without the headers that made it a letter. [`Redrive`] says which.
@@ -119,8 +119,8 @@ impl KafkaLetters {
     }
 
     /// Returns at most `most` letters that are not done, behind the one with the id `after`, or the
-    /// first ones: partition by partition, and within one in the order in which they became letters.
-    /// They are read as a whole, so `most` also bounds the memory that this takes.
+    /// first ones: partition by partition, and within one in the order in which they became
+    /// letters. They are read as a whole, so `most` also bounds the memory that this takes.
     ///
     /// # Errors
     ///
