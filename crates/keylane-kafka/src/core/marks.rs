@@ -119,12 +119,12 @@ mod tests {
         assert_eq!(Marks::new(Committed::Nothing, 7).from(), 7);
         // Retention has removed the first letters.
         assert_eq!(Marks::new(at(10, &[12..14, 20..22]), 13).from(), 14);
-        assert_eq!(Marks::new(at(10, &[12..14]), 40).next_open(0), 40);
+        assert_eq!(Marks::new(at(10, &[12..14, 20..22]), 40).next_open(0), 40);
     }
 
     #[test]
     fn a_mark_at_the_front_passes_all_that_is_done_behind_it() {
-        let marks = Marks::new(at(10, &[11..14]), 0);
+        let marks = Marks::new(at(10, &[11..14, 30..31]), 0);
         assert_eq!(marks.with([20]).from(), 10);
         let marks = marks.with([20, 10]);
         assert_eq!(marks.from(), 14);

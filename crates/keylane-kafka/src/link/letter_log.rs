@@ -159,7 +159,6 @@ impl LetterLog {
         if !text.is_empty() {
             element.set_metadata(&text);
         }
-        drop(element);
         self.reader.consumer.commit(&list, CommitMode::Sync)?;
         Ok(())
     }
