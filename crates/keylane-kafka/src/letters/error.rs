@@ -2,7 +2,7 @@
 
 use keylane_connector::ConfigError;
 use keylane_rt::text_in_debug;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::error::KafkaError;
 use thiserror::Error;
 
 use super::back::is_refusal;
@@ -58,8 +58,9 @@ pub enum KafkaLettersError {
     },
     /// There is no room for so many marks. No letter was sent.
     #[error(
-        "the marks of the dead letters in `{topic}` need more than {most_chars} characters: \
-         redrive or purge the oldest letters of partition {} first, from {oldest} on",
+        "the marks of the dead letters in `{topic}` need more than {most_chars} characters, or \
+         than the brokers accept: redrive or purge the oldest letters of partition {} first, from \
+         {oldest} on",
         oldest.partition
     )]
     MarksFull {
@@ -131,12 +132,6 @@ impl KafkaLettersError {
                 topic,
                 why: format!("{why}: check that the brokers answer at their addresses"),
             },
-            error if error.rdkafka_error_code() == Some(Code::OffsetMetadataTooLarge) => {
-                Self::Unreadable {
-                    topic,
-                    why: format!("{why}: lower `metadata_chars` to what the brokers accept"),
-                }
-            }
             _ => Self::Unreadable { topic, why },
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use keylane_connector::lock;
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::topic_partition_list::TopicPartitionList;
 
@@ -159,8 +159,12 @@ impl LetterLog {
         if !text.is_empty() {
             element.set_metadata(&text);
         }
-        self.reader.consumer.commit(&list, CommitMode::Sync)?;
-        Ok(())
+        let taken = self.reader.consumer.commit(&list, CommitMode::Sync);
+        taken.map_err(|error| match error.rdkafka_error_code() {
+            // The brokers accept less.
+            Some(Code::OffsetMetadataTooLarge) => MarkError::Full((number, marks.from())),
+            _ => MarkError::Client(error),
+        })
     }
 
     /// Returns the offset of the first letter that is not done. The log may have gaps before it.

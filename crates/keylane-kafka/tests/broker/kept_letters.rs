@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keylane::source::RawMessage;
@@ -9,6 +10,7 @@ use keylane_kafka::{
     KafkaLetters, KafkaLettersError, LetterId, Producer, Redrive, RedriveError, metadata,
 };
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use testkit_servers::Kafka;
 
 use crate::logs::{delete_records_below, transactions};
 use crate::stage::{id_of, message, until};
@@ -24,7 +26,11 @@ struct Shelf {
 impl Shelf {
     async fn new(partitions: i32) -> Self {
         show_log();
-        let origin = Topic::new(shared().await, 1).await;
+        Self::at(shared().await, partitions).await
+    }
+
+    async fn at(kafka: Arc<Kafka>, partitions: i32) -> Self {
+        let origin = Topic::new(kafka, 1).await;
         let mut letters = origin.clone();
         letters.partitions = partitions;
         let mut letters = letters.beside(".dead", &[]).await;
@@ -350,6 +356,31 @@ async fn nothing_is_sent_whose_marks_have_no_room() {
     assert!(text.len() <= ROOM);
     let beyond = metadata::decode(*at, text).expect("our own metadata");
     assert!(*at == 55 && beyond.contains(59));
+}
+
+/// The room is not known before the first commit that is too long.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_went_back_without_a_mark_are_counted() {
+    show_log();
+    let kafka = Kafka::builder().property("offset.metadata.max.bytes", "16");
+    let shelf = Shelf::at(Arc::new(kafka.start().await.expect("a broker")), 1).await;
+    shelf.keep(0, 0..100).await;
+    let odd = ids(0, (0..100).map(|offset| offset / 3 * 3 + 1));
+    let kept = shelf.kept();
+    let error = kept.redrive(&odd).await.expect_err("no room");
+    let KafkaLettersError::Unmarked { unmarked: 34, why } = error else {
+        panic!("{error}");
+    };
+    assert!(why.contains("the brokers accept"), "{why}");
+    assert_eq!(shelf.back().await.len(), 34);
+    assert_eq!(listed(&kept).await.len(), 100);
+    let error = kept.clone().metadata_chars(16).redrive(&odd).await;
+    let error = error.expect_err("no room");
+    assert!(
+        matches!(error, KafkaLettersError::MarksFull { .. }),
+        "{error}"
+    );
+    assert_eq!(shelf.back().await.len(), 34);
 }
 
 /// The caller is gone while letters are sent, as when an operator stops a job.
