@@ -1,11 +1,11 @@
 //! Sends one letter back.
 
 use keylane_source::RawMessage;
-use rdkafka::error::RDKafkaErrorCode;
 use thiserror::Error;
 
 use super::headers::{TOPIC, original};
 use crate::error::REFUSES;
+use crate::link::REFUSALS;
 use crate::producer::{Producer, SendError};
 
 /// Why a letter did not go back.
@@ -47,12 +47,5 @@ pub(super) async fn send_back(
 /// Whether this is the message of a broker that refuses a user. The source returns only the text of
 /// the client's error, which contains the name of the code, or its own.
 pub(super) fn is_refusal(why: &str) -> bool {
-    let codes = [
-        RDKafkaErrorCode::TopicAuthorizationFailed,
-        RDKafkaErrorCode::GroupAuthorizationFailed,
-        RDKafkaErrorCode::ClusterAuthorizationFailed,
-        RDKafkaErrorCode::SaslAuthenticationFailed,
-        RDKafkaErrorCode::Authentication,
-    ];
-    why.contains(REFUSES) || codes.iter().any(|code| why.contains(&code.to_string()))
+    why.contains(REFUSES) || REFUSALS.iter().any(|code| why.contains(&code.to_string()))
 }

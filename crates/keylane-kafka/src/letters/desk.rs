@@ -81,8 +81,12 @@ impl Desk {
                 None => LetterLog::open(&*settings.check()?, &topic),
             };
             let asked = open.map_err(MarkError::from).and_then(|mut open| {
+                let asked = run(&mut open);
                 // A client that has failed is not used again.
-                let asked = run(&mut open)?;
+                let asked = asked.map_err(|error| match error {
+                    MarkError::Client(error) => MarkError::Client(open.explain(error)),
+                    full @ MarkError::Full(_) => full,
+                })?;
                 *log = Some(open);
                 Ok(asked)
             });

@@ -2,6 +2,15 @@
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+/// The codes by which a broker refuses a user.
+pub(crate) const REFUSALS: [RDKafkaErrorCode; 5] = [
+    RDKafkaErrorCode::TopicAuthorizationFailed,
+    RDKafkaErrorCode::GroupAuthorizationFailed,
+    RDKafkaErrorCode::ClusterAuthorizationFailed,
+    RDKafkaErrorCode::SaslAuthenticationFailed,
+    RDKafkaErrorCode::Authentication,
+];
+
 /// Whether an error says that another member has the static name of this one.
 pub(crate) fn is_name_conflict(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;

@@ -14,6 +14,7 @@ use super::context::committed;
 use super::offset::offset;
 use super::progress::metadata;
 use super::reader::Reader;
+use super::starts::is_silence;
 use crate::config::Config;
 use crate::core::{Committed, Marks};
 
@@ -22,6 +23,9 @@ const ASKED_FOR: Duration = Duration::from_secs(10);
 
 /// How long one call may wait for its records.
 const READ_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long the client has to tell what it has heard.
+const TELL_WITHIN: Duration = Duration::from_millis(200);
 
 /// A commit replaces the marks that were read before it. So one at a time reads and replaces them.
 static MARKING: Mutex<()> = Mutex::new(());
@@ -63,6 +67,24 @@ impl LetterLog {
             topic: topic.into(),
             most_chars: config.settings.metadata_chars,
         })
+    }
+
+    /// Returns what a broker has said, if a request had no answer because of that: the client tells
+    /// it while it is polled, and lets the request wait.
+    pub(crate) fn explain(&self, error: KafkaError) -> KafkaError {
+        if !is_silence(&error) {
+            return error;
+        }
+        let consumer = &self.reader.consumer;
+        let until = Instant::now() + TELL_WITHIN;
+        loop {
+            drop(consumer.poll(Duration::from_millis(10)));
+            match consumer.context().refusal() {
+                Some(refusal) => return refusal,
+                None if Instant::now() >= until => return error,
+                None => {}
+            }
+        }
     }
 
     /// Reads at most so many letters that are not done, behind this one: partition by partition, as

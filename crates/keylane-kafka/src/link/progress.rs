@@ -49,7 +49,7 @@ impl Progress {
         let topic: Arc<str> = topic.into();
         let asked = Arc::clone(&topic);
         let (consumer, ends) = wait(move || {
-            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent)?;
+            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent::default())?;
             let ends = ends(&consumer, &asked)?;
             Ok((Arc::new(consumer), ends))
         })

@@ -35,7 +35,7 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(config: &Config) -> KafkaResult<Self> {
         Ok(Self {
-            consumer: config.reader().create_with_context(Silent)?,
+            consumer: config.reader().create_with_context(Silent::default())?,
             place: None,
             is_assigned: false,
         })
