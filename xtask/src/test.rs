@@ -37,7 +37,7 @@ const ALONE: &str = "tests/memory";
 const WORKSPACE: &[&str] = &[
     "--workspace",
     "--features",
-    "consume,handler,inbox,leader,metrics,redis,spool,tls",
+    "consume,handler,inbox,kafka,leader,metrics,redis,spool,tls",
 ];
 
 /// The tests of memory, in a build without `metrics`, which takes more for each message. All other
@@ -47,7 +47,7 @@ const MEMORY: &[&str] = &[
     "--exclude",
     "http_orders",
     "--features",
-    "consume,handler,inbox,leader,redis,spool,tls",
+    "consume,handler,inbox,kafka,leader,redis,spool,tls",
     "--test",
     "memory",
 ];

@@ -486,7 +486,7 @@ fn check_expression(expression: String) -> KafkaResult<()> {
         }
         true => {
             client.set("group.id", "none");
-            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent)?;
+            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent::default())?;
             consumer.subscribe(&[&expression])
         }
     }

@@ -50,7 +50,9 @@
 // stays on its way. The next call asks for it and does not send it again.
 //
 // `letters/` is dead letters in a topic. It writes them with the producer. `Redrive`, which sends
-// them back, is a source, a dispatcher and a producer.
+// all of them back, is a source, a dispatcher and a producer. `KafkaLetters`, which sends single
+// ones back, joins no group (`link/letter_log.rs`). It commits what is done in the name of the
+// group: `core/marks.rs` decides what that is, and it goes into the metadata of the commit.
 
 mod source;
 pub use source::KafkaSource;
@@ -64,7 +66,10 @@ pub use producer::SpoolTopic;
 pub use producer::{Producer, ProducerBuilder, SendError, Sent};
 
 mod letters;
-pub use letters::{DeadLetterTopic, Redrive, RedriveError, RedriveReport};
+pub use letters::{
+    DeadLetterTopic, KafkaLetter, KafkaLetters, KafkaLettersError, LetterId, NoLetterId, Redrive,
+    RedriveError, RedriveReport,
+};
 
 mod control;
 pub use control::{Control, Overtaken, PartitionStatus};

@@ -16,3 +16,9 @@ mod inbox;
 
 #[cfg(feature = "redis")]
 mod redis;
+
+#[cfg(feature = "kafka")]
+mod kafka;
+
+#[cfg(any(feature = "kafka", feature = "redis"))]
+mod raw;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use keylane::async_trait;
 use keylane::error::BoxError;
-use keylane::source::RawMessage;
-use keylane::{Bytes, async_trait};
 use keylane_redis::{EntryId, ListLetter, ListLetters, StreamLetter, StreamLetters};
 
+use super::raw::{message, parsed};
 use super::store::{LetterStore, StoredLetter};
 
 #[async_trait]
@@ -51,14 +51,6 @@ impl LetterStore for ListLetters {
     }
 }
 
-fn parsed<T>(ids: &[String]) -> Result<Vec<T>, BoxError>
-where
-    T: std::str::FromStr<Err: Into<BoxError>>,
-{
-    let ids = ids.iter().map(|id| id.parse().map_err(Into::into));
-    ids.collect()
-}
-
 fn of_stream(letter: StreamLetter) -> StoredLetter {
     StoredLetter {
         id: letter.id.to_string(),
@@ -83,18 +75,4 @@ fn of_list(letter: ListLetter) -> StoredLetter {
         error: letter.error,
         ..message(letter.message)
     }
-}
-
-fn message(message: RawMessage) -> StoredLetter {
-    StoredLetter {
-        key: message.key,
-        payload: message.payload,
-        headers: message.headers.into_iter().map(pair).collect(),
-        ..StoredLetter::default()
-    }
-}
-
-/// A header without a value is shown as an empty one.
-fn pair((name, value): (String, Option<Bytes>)) -> (String, Bytes) {
-    (name, value.unwrap_or_default())
 }

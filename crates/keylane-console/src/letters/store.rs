@@ -9,8 +9,9 @@ use keylane::{Bytes, async_trait};
 ///
 /// With the feature `inbox` the letters of an inbox are one, on disk or in SQL:
 /// `keylane_inbox::Letters`. With the feature `redis` those of a list are one,
-/// `keylane_redis::ListLetters`, and those in a stream, `keylane_redis::StreamLetters`. Implement
-/// it for a store of your own.
+/// `keylane_redis::ListLetters`, and those in a stream, `keylane_redis::StreamLetters`. With the
+/// feature `kafka` those in a topic are one, `keylane_kafka::KafkaLetters`. Implement it for a
+/// store of your own.
 ///
 /// # Examples
 ///

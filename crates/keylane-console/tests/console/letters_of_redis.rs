@@ -20,13 +20,13 @@ enum Kept {
     InStream,
 }
 
-fn act(served: &Served, action: &str, name: &str, which: Value) -> Value {
+pub(crate) fn act(served: &Served, action: &str, name: &str, which: Value) -> Value {
     let mut body = json!({ "name": "dead", "action": action });
     body[name] = which;
     served.post("letters/act", &body).json()
 }
 
-fn listed(served: &Served) -> Vec<Value> {
+pub(crate) fn listed(served: &Served) -> Vec<Value> {
     let found = served.get("letters?name=dead").json();
     found["letters"].as_array().unwrap().clone()
 }
@@ -40,7 +40,7 @@ fn until_listed(served: &Served, count: usize) -> Vec<Value> {
     letters
 }
 
-fn job(served: &Served) -> Value {
+pub(crate) fn job(served: &Served) -> Value {
     let mut stream = served.stream("feed", None);
     let data = stream.until(|data| data["body"]["letters"][0]["job"]["state"] == "done");
     data["body"]["letters"][0]["job"].clone()

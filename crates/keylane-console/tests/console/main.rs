@@ -18,6 +18,8 @@ mod shelf;
 
 mod letters;
 
+mod letters_of_kafka;
+
 mod letters_of_redis;
 
 mod lane;

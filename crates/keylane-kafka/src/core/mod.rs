@@ -17,3 +17,6 @@ pub(crate) use hazards::{Role, TopicSettings};
 mod start;
 pub(crate) use start::{Begin, Committed, Log, begin};
 pub use start::{OnOvertaken, StartAt};
+
+mod marks;
+pub(crate) use marks::Marks;

@@ -10,16 +10,16 @@ use crate::record::Place;
 
 /// The topic of the record.
 pub(super) const TOPIC: &str = "keylane.topic";
-const PARTITION: &str = "keylane.partition";
-const OFFSET: &str = "keylane.offset";
+pub(super) const PARTITION: &str = "keylane.partition";
+pub(super) const OFFSET: &str = "keylane.offset";
 /// When the record was written, in milliseconds since 1970.
-const TIME: &str = "keylane.time";
+pub(super) const TIME: &str = "keylane.time";
 /// Whose clock that is of: `producer` or `broker`.
-const CLOCK: &str = "keylane.clock";
-const GROUP: &str = "keylane.group";
-const ATTEMPTS: &str = "keylane.attempts";
-const CAUSE: &str = "keylane.cause";
-const ERROR: &str = "keylane.error";
+pub(super) const CLOCK: &str = "keylane.clock";
+pub(super) const GROUP: &str = "keylane.group";
+pub(super) const ATTEMPTS: &str = "keylane.attempts";
+pub(super) const CAUSE: &str = "keylane.cause";
+pub(super) const ERROR: &str = "keylane.error";
 
 /// The headers that replace those from an earlier death. Other headers with the same prefix stay:
 /// one of them identifies a record of a spool.

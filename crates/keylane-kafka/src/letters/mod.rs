@@ -1,6 +1,13 @@
 //! Dead letters in a topic.
 
+mod acting;
+mod back;
+mod desk;
+mod error;
 mod headers;
+mod id;
+mod kept;
+mod letter;
 mod redrive;
 
 use std::fmt;
@@ -10,6 +17,10 @@ use std::time::Duration;
 use keylane_connector::{Why, letter_sinks};
 use keylane_source::RawMessage;
 
+pub use error::KafkaLettersError;
+pub use id::{LetterId, NoLetterId};
+pub use kept::KafkaLetters;
+pub use letter::KafkaLetter;
 pub use redrive::{Redrive, RedriveError, RedriveReport};
 
 use crate::producer::{Delivery, Producer, SendError};

@@ -9,12 +9,10 @@ use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
 use keylane_connector::{ConfigError, lock};
 use keylane_rt::text_in_debug;
 use keylane_source::RawMessage;
-use rdkafka::error::RDKafkaErrorCode;
 use thiserror::Error;
 
-use super::headers::{TOPIC, original};
+use super::back::{Failed, is_refusal, send_back};
 use crate::config::KafkaSourceBuilder;
-use crate::error::REFUSES;
 use crate::link;
 use crate::producer::{Producer, SendError};
 use crate::record::{Keyless, Maker};
@@ -79,6 +77,14 @@ pub enum RedriveError {
     /// An error in the settings.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The topic of the letters does not exist.
+    #[error(
+        "the topic `{topic}` of the dead letters does not exist: create it, or correct its name"
+    )]
+    NoTopic {
+        /// The topic of the letters.
+        topic: String,
+    },
     /// The topic of the letters cannot be read.
     #[error("the dead letters in `{topic}` cannot be read: {why}")]
     Unreadable {
@@ -124,26 +130,7 @@ pub enum RedriveError {
     },
 }
 
-text_in_debug! { RedriveError: Config, Unreadable, NotAuthorized, Refused, Stopped }
-
-/// Why a letter did not go back.
-#[derive(Error, Clone, Debug)]
-enum Failed {
-    #[error("the dead letter {0} does not name its topic: set one with `to`")]
-    NoTopic(String),
-    #[error(transparent)]
-    Send(#[from] SendError),
-}
-
-impl Failed {
-    /// Whether the letter may go back if it is tried again.
-    fn is_retryable(&self) -> bool {
-        match self {
-            Self::NoTopic(_) => false,
-            Self::Send(error) => error.is_retryable(),
-        }
-    }
-}
+text_in_debug! { RedriveError: Config, NoTopic, Unreadable, NotAuthorized, Refused, Stopped }
 
 /// How a redrive ends.
 enum Ended {
@@ -216,7 +203,12 @@ impl Redrive {
         };
         let config = self.source.clone().check()?;
         let progress = link::Progress::open(&config, &self.letters).await;
-        let mut progress = progress.map_err(|error| unreadable(error.to_string()))?;
+        let mut progress = progress.map_err(|error| match link::is_missing_topic(&error) {
+            true => RedriveError::NoTopic {
+                topic: self.letters.clone(),
+            },
+            false => unreadable(error.to_string()),
+        })?;
 
         let failure = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&failure);
@@ -304,19 +296,6 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Whether this is the message of a broker that refuses a user. The source returns only the text of
-/// the client's error, which contains the name of the code, or its own.
-fn is_refusal(why: &str) -> bool {
-    let codes = [
-        RDKafkaErrorCode::TopicAuthorizationFailed,
-        RDKafkaErrorCode::GroupAuthorizationFailed,
-        RDKafkaErrorCode::ClusterAuthorizationFailed,
-        RDKafkaErrorCode::SaslAuthenticationFailed,
-        RDKafkaErrorCode::Authentication,
-    ];
-    why.contains(REFUSES) || codes.iter().any(|code| why.contains(&code.to_string()))
-}
-
 /// The key that orders letters: their own, or their partition if they have none.
 type Order = (Option<Bytes>, Option<Bytes>);
 
@@ -329,20 +308,4 @@ fn order_of(letter: &RawMessage) -> Order {
             (None, Some(id.slice(..end)))
         }
     }
-}
-
-async fn send_back(
-    producer: &Producer,
-    to: Option<&str>,
-    letter: &RawMessage,
-) -> Result<(), Failed> {
-    let topic = letter.header(TOPIC);
-    let topic = topic.and_then(|topic| std::str::from_utf8(topic).ok());
-    let Some(topic) = to.or(topic) else {
-        let id = letter.id.clone().unwrap_or_default();
-        let id = String::from_utf8_lossy(&id).into_owned();
-        return Err(Failed::NoTopic(id));
-    };
-    producer.send(topic, &original(letter)).await?;
-    Ok(())
 }

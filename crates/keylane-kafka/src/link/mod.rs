@@ -3,7 +3,7 @@
 mod offset;
 
 mod codes;
-pub(crate) use codes::is_name_conflict;
+pub(crate) use codes::{REFUSALS, is_group_in_use, is_missing_topic, is_name_conflict};
 
 mod context;
 pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
@@ -47,3 +47,6 @@ pub(crate) use inspect::topic_settings;
 
 mod progress;
 pub(crate) use progress::Progress;
+
+mod letter_log;
+pub(crate) use letter_log::{LetterLog, MarkError, Spot};

@@ -49,7 +49,7 @@ impl Progress {
         let topic: Arc<str> = topic.into();
         let asked = Arc::clone(&topic);
         let (consumer, ends) = wait(move || {
-            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent)?;
+            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent::default())?;
             let ends = ends(&consumer, &asked)?;
             Ok((Arc::new(consumer), ends))
         })
@@ -149,7 +149,7 @@ fn has_record(consumer: &BaseConsumer<Silent>, topic: &str, left: Left) -> Kafka
 }
 
 /// Asks for the metadata of the topic. Tries another broker if one does not answer.
-fn metadata(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<Metadata> {
+pub(super) fn metadata(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<Metadata> {
     let since = Instant::now();
     loop {
         match consumer.fetch_metadata(Some(topic), ASKED_FOR) {

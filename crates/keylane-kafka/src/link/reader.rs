@@ -1,6 +1,7 @@
 //! Reads single records again, with a consumer of its own that joins no group.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,16 +25,19 @@ const READ_WITHIN: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(100);
 
 pub(crate) struct Reader {
-    consumer: BaseConsumer<Silent>,
+    pub(super) consumer: BaseConsumer<Silent>,
     /// The partition that is read, and the next offset.
     place: Option<(Arc<str>, i32, u64)>,
+    /// The client reads ahead, or asks again and again for what comes at the end of the log.
+    is_assigned: bool,
 }
 
 impl Reader {
     pub(crate) fn new(config: &Config) -> KafkaResult<Self> {
         Ok(Self {
-            consumer: config.reader().create_with_context(Silent)?,
+            consumer: config.reader().create_with_context(Silent::default())?,
             place: None,
+            is_assigned: false,
         })
     }
 
@@ -46,12 +50,33 @@ impl Reader {
         offsets: &BTreeSet<u64>,
         mut found: impl FnMut(u64, &BorrowedMessage<'_>),
     ) -> KafkaResult<()> {
-        let deadline = Instant::now() + READ_WITHIN;
-        let mut wanted = offsets.iter().copied().peekable();
-        while let Some(next) = wanted.peek().copied() {
+        let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
+            return Ok(());
+        };
+        let until = Instant::now() + READ_WITHIN;
+        self.scan((topic, number), *first..*last + 1, until, |at, message| {
+            if offsets.contains(&at) {
+                found(at, message);
+            }
+            // Offsets that the log has skipped have no record.
+            offsets.range(at + 1..).next().copied()
+        })
+    }
+
+    /// Reads the records of a partition in this range. After each one, `take` says from which
+    /// offset on to look for the next one; `None`: it needs no more. Blocks the thread.
+    pub(super) fn scan(
+        &mut self,
+        (topic, number): (&Arc<str>, i32),
+        range: Range<u64>,
+        until: Instant,
+        mut take: impl FnMut(u64, &BorrowedMessage<'_>) -> Option<u64>,
+    ) -> KafkaResult<()> {
+        let mut next = range.start;
+        while next < range.end {
             self.go_to(topic, number, next)?;
             match self.consumer.poll(POLL) {
-                None if Instant::now() >= deadline => {
+                None if Instant::now() >= until => {
                     self.place = None;
                     return Err(KafkaError::NoMessageReceived);
                 }
@@ -59,10 +84,14 @@ impl Reader {
                 Some(Ok(message)) => {
                     let at = message.offset().max(0).unsigned_abs();
                     self.place = Some((Arc::clone(topic), number, at + 1));
-                    // Offsets that the log has skipped have no record.
-                    while wanted.next_if(|wanted| *wanted < at).is_some() {}
-                    if wanted.next_if_eq(&at).is_some() {
-                        found(at, &message);
+                    if at >= range.end {
+                        return Ok(());
+                    }
+                    if at >= next {
+                        let Some(further) = take(at, &message) else {
+                            return Ok(());
+                        };
+                        next = further;
                     }
                 }
                 // The log ends before them.
@@ -81,7 +110,8 @@ impl Reader {
 
     /// Stops reading ahead: at the end of a log that is one request after the other.
     pub(crate) fn rest(&mut self) {
-        if self.place.take().is_some() {
+        self.place = None;
+        if std::mem::take(&mut self.is_assigned) {
             // It fails only without a consumer.
             let _ = self.consumer.unassign();
         }
@@ -97,6 +127,7 @@ impl Reader {
         }
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, number, offset(at))?;
+        self.is_assigned = true;
         self.consumer.assign(&list)?;
         self.place = Some((Arc::clone(topic), number, at));
         Ok(())

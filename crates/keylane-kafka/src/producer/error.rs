@@ -47,7 +47,14 @@ impl SendError {
                 why: format!("{why}: {OUT_OF_TIME}"),
             },
             Some(code) if is_final(code) => Self::Refused { topic, why },
-            Some(code) if is_unavailable(code) => Self::Unavailable { topic, why },
+            Some(code) if is_missing(code) => Self::Unavailable {
+                topic,
+                why: format!("{why}: {MISSING}"),
+            },
+            Some(code) if is_unauthorized(code) => Self::Unavailable {
+                topic,
+                why: format!("{why}: {UNAUTHORIZED}"),
+            },
             _ => Self::NotConfirmed { topic, why },
         }
     }
@@ -58,7 +65,7 @@ impl SendError {
         match why.contains("authorization failed") {
             true => Self::Unavailable {
                 topic: topic.to_owned(),
-                why: why.to_owned(),
+                why: format!("{why}: {UNAUTHORIZED}"),
             },
             false => Self::not_confirmed(topic, why),
         }
@@ -83,6 +90,10 @@ impl SendError {
 /// What to look at when the time of a record is over.
 const OUT_OF_TIME: &str = "check that a broker answers at the address";
 
+/// What to do about a topic that does not exist, and about a right that is missing.
+const MISSING: &str = "create the topic, or correct its name";
+const UNAUTHORIZED: &str = "give the user of the producer `Write` permission for it";
+
 /// Whether a record that fails with this code fails each time. Problems that an operator can solve,
 /// such as a missing topic or right, are not final.
 fn is_final(code: RDKafkaErrorCode) -> bool {
@@ -98,15 +109,18 @@ fn is_final(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// Whether a record that fails with this code fails until an operator acts.
-fn is_unavailable(code: RDKafkaErrorCode) -> bool {
+/// Whether this code says that a topic does not exist.
+fn is_missing(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(code, Code::UnknownTopic | Code::UnknownTopicOrPartition)
+}
+
+/// Whether this code says that the brokers refuse a user.
+fn is_unauthorized(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
         code,
-        Code::UnknownTopic
-            | Code::UnknownTopicOrPartition
-            | Code::TopicAuthorizationFailed
-            | Code::ClusterAuthorizationFailed
+        Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed
     )
 }
 
@@ -127,5 +141,8 @@ mod tests {
         assert_eq!(of(Code::MessageTimedOut), (false, true));
         let late = SendError::new("t", &KafkaError::MessageProduction(Code::MessageTimedOut));
         assert!(late.to_string().ends_with(OUT_OF_TIME), "{late}");
+        let missing = Code::UnknownTopicOrPartition;
+        let missing = SendError::new("t", &KafkaError::MessageProduction(missing));
+        assert!(missing.to_string().ends_with(MISSING), "{missing}");
     }
 }

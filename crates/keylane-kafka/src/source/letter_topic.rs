@@ -64,10 +64,7 @@ impl LetterTopic {
                 }
             }
             Err(error) => {
-                let why = format!(
-                    "dead letters cannot be written, so their keys wait: {error}: check that the \
-                     topic exists"
-                );
+                let why = format!("dead letters cannot be written, so their keys wait: {error}");
                 failures.fail(topic, Trouble::Unread, why);
                 self.is_failing = true;
                 self.at = Some(Instant::now() + AGAIN_AFTER);

@@ -10,6 +10,7 @@ mod control;
 mod hazards;
 mod hostile;
 mod hot_keys;
+mod kept_letters;
 mod leaderless;
 mod letters;
 mod logs;

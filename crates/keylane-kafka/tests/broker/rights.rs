@@ -6,7 +6,10 @@ use std::time::Duration;
 use keylane::OnExhausted;
 use keylane::consume::{Intake, IntakeSettings, IntakeState};
 use keylane::source::RawMessage;
-use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, Redrive, RedriveError, SendError};
+use keylane_kafka::{
+    KafkaLetters, KafkaLettersError, KafkaSource, KafkaSourceBuilder, Producer, Redrive,
+    RedriveError, SendError,
+};
 use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::Kafka;
 use tokio::sync::OnceCell;
@@ -153,6 +156,19 @@ fn redrive_as(topic: &Topic, user: &str, to: &Topic) -> Redrive {
     redrive.to(&to.name)
 }
 
+/// The letters in a topic as this user sees them.
+fn kept_as(topic: &Topic, user: &str, to: &Topic) -> KafkaLetters {
+    let producer = Producer::builder(topic.kafka.bootstrap()).build();
+    let producer = producer.expect("a producer");
+    let letters = KafkaLetters::new(topic.kafka.proxied(), &topic.name, producer);
+    let letters = letters.group(format!("{}-{user}", topic.group));
+    let credentials = credentials(user).into_iter();
+    let letters = credentials.fold(letters, |letters, (name, value)| {
+        letters.property(name, value)
+    });
+    letters.to(&to.name)
+}
+
 /// The source reports it, and goes on when the user has the right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_says_what_its_user_may_not_do() {
@@ -275,6 +291,36 @@ async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
     assert_eq!(to.records().await.len(), 0);
     let ended = redrive_as(&topic, "billing", &to).run().await;
     assert_eq!(ended.expect("a redrive").redriven, RECORDS);
+}
+
+/// Nothing is sent that could not be marked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_letters_say_what_their_user_may_not_do() {
+    show_log();
+    let topic = Topic::new(guarded().await, 1).await;
+    let to = topic.beside(".to", &[]).await;
+    publish(&topic).await;
+    let first = ["0:0".parse().expect("an id")];
+    for (user, error) in REFUSED {
+        let acted = timeout(PATIENCE, kept_as(&topic, user, &to).redrive(&first)).await;
+        let acted = acted.unwrap_or_else(|_| panic!("the redrive of {user} does not end"));
+        let refused = acted.expect_err("it is refused");
+        let KafkaLettersError::NotAuthorized { .. } = refused else {
+            panic!("{user}: {refused}");
+        };
+        let said = refused.to_string();
+        let group = format!("{}-{user}", topic.group);
+        for word in [error, "`Read`", &topic.name, &group] {
+            assert!(said.contains(word), "{user}: {word} is not in: {said}");
+        }
+    }
+    assert_eq!(to.records().await.len(), 0);
+    // It may look, and no more.
+    let letters = kept_as(&topic, "watcher", &to).list(None, 100).await;
+    assert_eq!(letters.expect("letters").len() as u64, RECORDS);
+    let acted = kept_as(&topic, "billing", &to).redrive(&first).await;
+    assert_eq!(acted.expect("a redrive"), 1);
+    assert_eq!(to.records().await.len(), 1);
 }
 
 /// A user with the rights of a source may see how many replicas a topic has, and no more.
