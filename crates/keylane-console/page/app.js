@@ -900,6 +900,25 @@ function fact(name, value) {
   return make("div", "", make("dt", "", name), make("dd", "", value));
 }
 
+// Who has the lease that is not held here; where it is needed, also that none has it.
+function holderFacts(it) {
+  if (it.holder === undefined) {
+    return it.state === "leasing" ? [fact("lease", "free, or its holder is not known")] : [];
+  }
+  const text = make("span", "name");
+  if (it.holder.why !== undefined) {
+    write(text, it.holder.why);
+    return [fact("holder of the lease not known", text)];
+  }
+  write(text, it.holder.owner);
+  const lasts = it.holder.lasts_ms === undefined ? "not known" : time(it.holder.lasts_ms);
+  return [
+    fact("lease held by", text),
+    fact("token of that lease", it.holder.token),
+    fact("lasts at most, if not renewed", lasts),
+  ];
+}
+
 function showLane(it) {
   const isWhole = it.key_chars === Array.from(it.key).length;
   laneKey = isWhole ? it.key : null;
@@ -912,6 +931,7 @@ function showLane(it) {
     fact("oldest message", it.depth === 0 ? "–" : time(it.age_ms)),
     fact("ends with", it.ends),
     ...(it.lease === undefined ? [] : [fact("lease held here, token", it.lease)]),
+    ...holderFacts(it),
   );
   showMessages(it);
   write(at("lane-why"), details(it) || "–");
