@@ -126,7 +126,10 @@ fn a_lane_that_waits_for_its_lease_names_the_holder() {
     drop(browser);
 
     // Many viewers do not ask more often: at most once a second, however long they look.
-    let (before, began) = (leases.asked.load(Ordering::Relaxed), std::time::Instant::now());
+    let (before, began) = (
+        leases.asked.load(Ordering::Relaxed),
+        std::time::Instant::now(),
+    );
     for _ in 0..50 {
         lane();
     }

@@ -171,7 +171,7 @@ impl LeaseStore for EtcdLeases {
         self.core
             .repeat(|connection| async move {
                 let calls = self.core.calls(&connection);
-                self.core.held_by(&calls, key).await
+                look::held_by(&self.core, &calls, key).await
             })
             .await
     }
