@@ -282,6 +282,37 @@ async fn leases_are_extended_until_the_end() {
     assert_eq!((report.acked, report.received), (1, 1));
 }
 
+/// For how long the messages are held is known while the source extends that, and not after.
+#[tokio::test(start_paused = true)]
+async fn the_hold_of_messages_is_shown_as_it_is_extended() {
+    let lease = 3 * SECOND;
+    let rig = Rig::new(plain().lease(lease));
+    let orders = rig.spawn(Act::ok().sleeps(60 * SECOND));
+    let intake = rig.consume(&orders);
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(intake.stats().hold, None, "nothing is held");
+    rig.publish([1]);
+    for _ in 0..10 {
+        tokio::time::sleep(2 * SECOND).await;
+        let hold = intake.stats().hold.expect("it is extended");
+        assert_eq!(hold.lasts, lease);
+        let left = hold.until.saturating_duration_since(Instant::now());
+        assert!(left > SECOND && left <= lease, "{left:?}");
+    }
+    // The call takes longer than the lease: what was extended before runs out.
+    rig.server.faults().be_slow(10 * SECOND);
+    let before = intake.stats().hold.expect("it was extended").until;
+    tokio::time::sleep(5 * SECOND).await;
+    let hold = intake.stats().hold.expect("it was extended");
+    assert!(hold.until <= before + SECOND, "{hold:?} after {before:?}");
+    assert!(hold.until < Instant::now());
+    // It has come again by now, so the history is not judged.
+    rig.server.faults().none();
+    let watch = intake.watch();
+    adds_up(&intake.stop().within(Duration::ZERO).await);
+    assert_eq!(watch.stats().hold, None);
+}
+
 /// A source that opens and fails at once is opened after pauses that grow.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_again_and_again_is_opened_ever_later() {

@@ -15,7 +15,7 @@ use crate::position::WorkerPosition;
 use crate::session::{Session, SessionOf};
 use crate::starts::{Starts, StartsOf};
 use crate::system::{End, Entry, Handed, Memory, System};
-use crate::task::{Task, lease_ends_at};
+use crate::task::{Task, lasts, lease_ends_at};
 
 /// The messages of a [`System`], as a source for a dispatcher: one worker.
 ///
@@ -56,9 +56,10 @@ struct Open<S: System> {
 impl<S: System> WorkerSource<S> {
     /// Creates a source. It sends nothing yet.
     pub fn new(system: impl Into<Arc<S>>) -> Self {
+        let system = system.into();
         Self {
-            system: system.into(),
-            starts: Arc::new(Starts::new()),
+            starts: Arc::new(Starts::new(lasts(system.lease()))),
+            system,
             worker: None,
             open: None,
             generation: Generation(0),

@@ -3,8 +3,9 @@
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use keylane_source::{Generation, Outcome, StartGuard, StartLater};
+use keylane_source::{Generation, Hold, Outcome, StartGuard, StartLater};
 
 use crate::changes::Changes;
 use crate::failed::FailedAttempts;
@@ -21,6 +22,8 @@ pub(crate) type StartsOf<S> = Starts<<S as System>::Id, <S as System>::Error>;
 pub(crate) struct Starts<I, E> {
     notes: Notes<I>,
     session: Mutex<Option<Arc<Session<I, E>>>>,
+    /// How long the lease of the worker lasts, by this clock.
+    lasts: Duration,
     /// Other workers may have the messages of this generation, and of those before.
     lost: AtomicU64,
     /// Of the messages whose session ended with a noted attempt, or that the system has yet to
@@ -29,8 +32,9 @@ pub(crate) struct Starts<I, E> {
 }
 
 impl<I: Clone + Eq + Hash, E> Starts<I, E> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lasts: Duration) -> Self {
         Self {
+            lasts,
             notes: Notes::default(),
             session: Mutex::new(None),
             lost: AtomicU64::new(0),
@@ -105,5 +109,11 @@ where
         let session = lock(&self.session).clone();
         let is_leased = session.is_some_and(|session| session.is_leased());
         is_leased && !self.is_lost(position.generation)
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        let session = lock(&self.session).clone()?;
+        let until = session.lock().until;
+        Some(Hold::new(self.lasts, until))
     }
 }

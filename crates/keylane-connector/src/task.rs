@@ -33,7 +33,12 @@ pub(crate) struct Task<S: System> {
 /// counted from before the system has executed it, and a tenth earlier, because clocks run at
 /// different speeds.
 pub(crate) fn lease_ends_at(sent: Instant, lease: Duration) -> Instant {
-    sent + lease * 9 / 10
+    sent + lasts(lease)
+}
+
+/// Returns how long a lease lasts, by this clock.
+pub(crate) fn lasts(lease: Duration) -> Duration {
+    lease * 9 / 10
 }
 
 impl<S: System> Task<S> {

@@ -397,10 +397,11 @@ function intakeCard() {
   const names = ["received", "acked", "dead letters", "nacked", "given back", "held", "beside full lanes", "deferred", "stale", "restarts"];
   const tiles = names.map(tile);
   const error = make("p", "why");
+  const hold = holdBar();
   const parts = make("ul", "parts");
   const lags = make("ul", "lags");
   lags.setAttribute("aria-label", "Parts, those in trouble first, then by their lag");
-  const card = make("article", "card", make("div", "head", name, state), make("dl", "tiles", ...tiles), error, parts, lags);
+  const card = make("article", "card", make("div", "head", name, state), make("dl", "tiles", ...tiles), hold, error, parts, lags);
   card.show = (it) => {
     write(name, it.name);
     state.className = "state " + (it.state === "running" ? "" : "warn");
@@ -414,6 +415,7 @@ function intakeCard() {
       const isBad = (index === 2 || index === 9) && value > 0;
       tiles[index].set(number(value), notes[index] ?? "", isBad);
     });
+    hold.show(it.hold);
     error.hidden = it.last_error === null;
     write(error, "last error: " + (it.last_error ?? ""));
     const failed = it.failed_parts.map((part) => {
@@ -433,6 +435,27 @@ function intakeCard() {
     lags.replaceChildren(...shown);
   };
   return card;
+}
+
+// For how long the messages are held: the time that is left, as text and as a bar.
+function holdBar() {
+  const text = make("p", "soft");
+  const fill = make("i", "");
+  const bar = make("div", "bar", fill);
+  bar.setAttribute("aria-hidden", "true");
+  const box = make("div", "hold", text, bar);
+  box.show = (it) => {
+    box.hidden = it === undefined;
+    if (it === undefined) {
+      return;
+    }
+    const left = it.left_ms > 0 ? time(it.left_ms) + " left" : "over: other processes may have the messages";
+    const extended = it.extended_ms === undefined ? "" : ", last extended " + time(it.extended_ms) + " ago";
+    put(text, "messages are held for " + time(it.lasts_ms) + extended + ": " + left);
+    box.classList.toggle("over", it.left_ms === 0);
+    fill.style.width = (100 * Math.min(it.left_ms, it.lasts_ms)) / Math.max(1, it.lasts_ms) + "%";
+  };
+  return box;
 }
 
 function lagRow(part, most) {
@@ -900,6 +923,25 @@ function fact(name, value) {
   return make("div", "", make("dt", "", name), make("dd", "", value));
 }
 
+// Who has the lease that is not held here; where it is needed, also that none has it.
+function holderFacts(it) {
+  if (it.holder === undefined) {
+    return it.state === "leasing" ? [fact("lease", "free, or its holder is not known")] : [];
+  }
+  const text = make("span", "name");
+  if (it.holder.why !== undefined) {
+    write(text, it.holder.why);
+    return [fact("holder of the lease not known", text)];
+  }
+  write(text, it.holder.owner);
+  const lasts = it.holder.lasts_ms === undefined ? "not known" : time(it.holder.lasts_ms);
+  return [
+    fact("lease held by", text),
+    fact("token of that lease", it.holder.token),
+    fact("lasts at most, if not renewed", lasts),
+  ];
+}
+
 function showLane(it) {
   const isWhole = it.key_chars === Array.from(it.key).length;
   laneKey = isWhole ? it.key : null;
@@ -912,6 +954,7 @@ function showLane(it) {
     fact("oldest message", it.depth === 0 ? "–" : time(it.age_ms)),
     fact("ends with", it.ends),
     ...(it.lease === undefined ? [] : [fact("lease held here, token", it.lease)]),
+    ...holderFacts(it),
   );
   showMessages(it);
   write(at("lane-why"), details(it) || "–");

@@ -4,6 +4,7 @@ use keylane::watching::{FailedAttempt, MessageView};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::holders::HolderRow;
 use crate::rows::{Row, cut, ms};
 
 /// Most messages and failed attempts of a lane that are shown.
@@ -19,6 +20,9 @@ pub(crate) struct Detail {
     pub(crate) messages: Vec<MessageRow>,
     /// The last attempts that failed, the last one first.
     pub(crate) failed: Vec<FailedRow>,
+    /// Who has the lease of the key, if it is not held here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<HolderRow>,
 }
 
 #[derive(Debug, Serialize)]

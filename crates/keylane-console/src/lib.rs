@@ -24,6 +24,8 @@ pub use letters::{LetterStore, StoredLetter};
 
 mod detail;
 
+mod holders;
+
 mod times;
 
 mod summary;

@@ -1,11 +1,13 @@
 //! The figures of the overview. Pure.
 
 use keylane::consume::{IntakeState, IntakeStats};
+use keylane::source::Hold;
 use keylane::watching::Stats;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::parts::PartRow;
-use crate::rows::cut;
+use crate::rows::{cut, ms};
 use crate::times::Percentiles;
 
 /// One dispatcher.
@@ -128,6 +130,9 @@ pub(crate) struct SourceSummary {
     pub(crate) deferred: usize,
     pub(crate) stale: u64,
     pub(crate) restarts: u64,
+    /// For how long its messages are held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hold: Option<HoldRow>,
     pub(crate) last_error: Option<String>,
     pub(crate) failed_parts: Vec<Part>,
     /// Failed parts that are not in the list.
@@ -135,6 +140,28 @@ pub(crate) struct SourceSummary {
     /// All parts, if the service shows them: those in trouble first, then by their lag.
     pub(crate) parts: Vec<PartRow>,
     pub(crate) other_parts: usize,
+}
+
+/// For how long the messages of a source are held, unless that is extended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct HoldRow {
+    lasts_ms: u64,
+    /// The time that is left; 0 if others may have the messages.
+    left_ms: u64,
+    /// The time since the last extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extended_ms: Option<u64>,
+}
+
+impl HoldRow {
+    fn of(hold: Hold, now: Instant) -> Self {
+        let since = |at: Instant| ms(now.saturating_duration_since(at));
+        Self {
+            lasts_ms: ms(hold.lasts),
+            left_ms: ms(hold.until.saturating_duration_since(now)),
+            extended_ms: hold.extended_at().map(since),
+        }
+    }
 }
 
 /// A part of a source that fails.
@@ -181,6 +208,7 @@ impl SourceSummary {
             deferred: stats.deferred,
             stale: stats.stale,
             restarts: stats.restarts,
+            hold: stats.hold.map(|hold| HoldRow::of(hold, Instant::now())),
             last_error: stats.last_error.as_deref().map(cut),
             failed_parts: parts.collect(),
             more_parts: stats.failed_parts.len().saturating_sub(MOST_PARTS),
@@ -192,6 +220,8 @@ impl SourceSummary {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn stats(change: impl FnOnce(&mut Stats)) -> Stats {
@@ -210,6 +240,18 @@ mod tests {
         );
         let usual = stats(|it| (it.accepted, it.done) = (10, 4));
         assert_eq!(Summary::of("orders", false, &usual).waiting, 6);
+    }
+
+    #[test]
+    fn a_hold_that_is_over_has_no_time_left() {
+        let (sent, second) = (Instant::now(), Duration::from_secs(1));
+        let hold = Hold::new(9 * second, sent + 9 * second);
+        let row = |after| {
+            let row = HoldRow::of(hold, sent + after);
+            (row.lasts_ms, row.left_ms, row.extended_ms)
+        };
+        assert_eq!(row(2 * second), (9_000, 7_000, Some(2_000)));
+        assert_eq!(row(10 * second), (9_000, 0, Some(10_000)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use keylane::{Dispatcher, async_trait};
 
 use crate::action::Action;
 use crate::detail::{Detail, FailedRow, MOST_FAILED, MOST_MESSAGES, MessageRow};
+use crate::holders::Holders;
 use crate::registry::Registry;
 use crate::rows::{Row, ms};
 use crate::summary::Summary;
@@ -89,6 +90,7 @@ pub(crate) struct Watched<K, M, O, E> {
     pub(crate) text: View<K, M>,
     pub(crate) window: Mutex<Window>,
     pub(crate) shown: Mutex<Registry<K>>,
+    pub(crate) holders: Holders,
 }
 
 impl<K, M, O, E> Watched<K, M, O, E>
@@ -105,6 +107,7 @@ where
             text,
             window: Mutex::default(),
             shown: Mutex::new(Registry::new()),
+            holders: Holders::default(),
         }
     }
 
@@ -210,10 +213,20 @@ where
     async fn lane(&self, id: &str) -> Option<Detail> {
         let key = self.key_of(id)?;
         let lane = self.dispatcher.lane(&key);
-        let messages = lane.messages(MOST_MESSAGES).await;
+        let holder = async {
+            let view = lane.inspect();
+            match view.is_some_and(|view| view.lease.is_some()) {
+                true => None,
+                false => self.holders.ask(id, lane.lease_holder()).await,
+            }
+        };
+        let (messages, holder) = tokio::join!(lane.messages(MOST_MESSAGES), holder);
         let (failed, now) = (lane.failed(MOST_FAILED), tokio::time::Instant::now());
+        let row = self.row(&key, lane.inspect());
         Some(Detail {
-            row: self.row(&key, lane.inspect()),
+            // It may have been granted meanwhile.
+            holder: holder.filter(|_| row.lease.is_none()),
+            row,
             messages: messages.into_iter().map(MessageRow::of).collect(),
             failed: failed
                 .into_iter()

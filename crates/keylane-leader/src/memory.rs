@@ -86,6 +86,13 @@ impl LeaseStore for MemoryElections {
         self.changed.notify_waiters();
         released
     }
+
+    async fn held_by(
+        &self,
+        key: &Bytes,
+    ) -> Result<Option<keylane_leases::store::Holder>, StoreError> {
+        self.leases.held_by(key).await
+    }
 }
 
 #[async_trait]

@@ -79,8 +79,9 @@ pub struct CandidateBuilder {
 
 impl CandidateBuilder {
     /// Sets the id, which others see: unique, and 1 to 100 bytes of visible ASCII without `/`. By
-    /// default the number of the process, and a random number. Two processes whose candidates have
-    /// one id lead in turn all the same, but [`hand_to`](Office::hand_to) cannot choose between them.
+    /// default the name of the host, the number of the process, and a random number. Two processes
+    /// whose candidates have one id lead in turn all the same, but [`hand_to`](Office::hand_to)
+    /// cannot choose between them.
     #[must_use]
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();

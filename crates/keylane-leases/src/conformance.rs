@@ -26,7 +26,7 @@ use tokio::time::sleep;
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::leases::Leases;
-use crate::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
+use crate::store::{Answer, Claim, Holder, LeaseStore, Owner, Token, Wish};
 
 /// Longer than a case takes.
 const LONG: Duration = Duration::from_secs(600);
@@ -141,6 +141,7 @@ const CASES: &[(&str, Case)] = cases![
     leases_end_apart,
     a_token_of_another_grant_does_nothing,
     a_token_of_another_owner_does_nothing,
+    a_holder_is_named,
     calls_of_nothing,
     answers_are_in_order,
     keys_are_exact,
@@ -176,6 +177,22 @@ impl Scene<'_> {
     async fn release(&self, owner: &Owner, claim: &Claim) {
         let claims = std::slice::from_ref(claim);
         self.store.release(owner, claims).await.expect("answered");
+    }
+
+    async fn holder(&self, name: &str) -> Option<Holder> {
+        let holder = self.store.held_by(&self.key(name)).await;
+        holder.expect("answered")
+    }
+
+    /// Checks that the holder of a key is this owner, under this claim.
+    async fn is_held_by(&self, owner: &Owner, name: &str, claim: &Claim) {
+        let holder = self.holder(name).await.expect("it is held");
+        assert_eq!(
+            (&*holder.owner, holder.token),
+            (owner.as_str(), claim.token)
+        );
+        let is_right = |time: Duration| !time.is_zero() && time <= claim.ttl;
+        assert!(holder.remaining.is_none_or(is_right), "{holder:?}");
     }
 }
 
@@ -293,6 +310,26 @@ async fn a_token_of_another_owner_does_nothing(scene: &Scene<'_>) {
     let unknown = Claim::new(scene.key("unknown"), claim.token, LONG);
     assert!(!scene.renew(&scene.here, &unknown).await);
     scene.release(&scene.here, &unknown).await;
+}
+
+async fn a_holder_is_named(scene: &Scene<'_>) {
+    assert_eq!(scene.holder("key").await, None);
+    let first = scene.granted(&scene.here, "key", LONG).await;
+    let other = scene.granted(&scene.there, "another key", LONG).await;
+    scene.is_held_by(&scene.here, "key", &first).await;
+    scene.is_held_by(&scene.there, "another key", &other).await;
+    assert!(
+        scene.renew(&scene.here, &first).await,
+        "a look ends nothing"
+    );
+    let again = scene.granted(&scene.here, "key", LONG).await;
+    scene.is_held_by(&scene.here, "key", &again).await;
+    scene.release(&scene.here, &again).await;
+    assert_eq!(scene.holder("key").await, None);
+    let short = scene.granted(&scene.there, "key", scene.short).await;
+    scene.is_held_by(&scene.there, "key", &short).await;
+    tokio::time::sleep(scene.short * 2).await;
+    assert_eq!(scene.holder("key").await, None);
 }
 
 async fn calls_of_nothing(scene: &Scene<'_>) {

@@ -178,7 +178,7 @@ impl Drop for Keeper {
 }
 
 /// Calls the store. A panic is a failure, and so is a call that takes too long.
-async fn within<T>(
+pub(crate) async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
-use keylane_source::lease::{LaneLease, LaneLeaseError, LaneLeases};
+use keylane_source::BoxError;
+use keylane_source::lease::{LaneHolder, LaneLease, LaneLeaseError, LaneLeases};
 use tokio::task::unconstrained;
 use tokio::time::Instant;
 
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::leases::{Leases, check_ttl};
+use crate::store::Holder;
 
 /// How long a lease stays while no message of its key is here.
 const LINGER: Duration = Duration::from_secs(1);
@@ -138,6 +140,12 @@ where
 
     fn is_full(&self) -> bool {
         self.leases.is_full()
+    }
+
+    async fn held_by(&self, key: &K) -> Result<Option<LaneHolder>, BoxError> {
+        let holder = self.leases.held_by(self.name(key)).await?;
+        let lane = |it: Holder| LaneHolder::new(it.owner, it.token.0, it.remaining);
+        Ok(holder.map(lane))
     }
 }
 

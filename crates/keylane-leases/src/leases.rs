@@ -1,20 +1,21 @@
 //! The handle of leases.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, watch};
 
-use crate::error::{AcquireError, OpenError};
-use crate::keeper::Keeper;
+use crate::error::{AcquireError, OpenError, StoreError};
+use crate::keeper::{Keeper, within};
 use crate::lease::Lease;
 use crate::metrics;
+use crate::owner::random_bits;
 use crate::settings::Settings;
 use crate::shared::{Refusal, Shared};
-use crate::store::{LeaseStore, Owner, Wish, random_bits};
+use crate::store::{Holder, LeaseStore, Owner, Wish};
 use crate::ttl::{LONGEST_TTL, SHORTEST_TTL};
 
 /// The least pause. When a lease has just run out at the store, the next call comes soon, but not
@@ -58,6 +59,8 @@ pub struct Leases {
 /// Tells the task when the last handle is dropped.
 struct LastHandle {
     shared: Arc<Shared>,
+    /// It goes with the task.
+    store: Weak<dyn LeaseStore>,
     settings: Settings,
     has_ended: watch::Receiver<()>,
 }
@@ -84,13 +87,16 @@ impl Leases {
         // Without timers Tokio panics: an error now is better than a panic at the first lease.
         std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| OpenError::NoTimers)?;
-        let shared = Arc::new(Shared::new(settings.most));
+        let owner = settings.owner.as_deref().map(Owner::named);
+        let shared = Shared::new(owner.unwrap_or_else(Owner::random), settings.most);
+        let (shared, seen) = (Arc::new(shared), Arc::downgrade(&store));
         let (keeper, has_ended) = Keeper::new(Arc::clone(&shared), store, settings.clone());
         runtime.spawn(keeper.run());
         metrics::publish(&shared);
         Ok(Self {
             handle: Arc::new(LastHandle {
                 shared,
+                store: seen,
                 settings,
                 has_ended,
             }),
@@ -195,6 +201,48 @@ impl Leases {
     /// Returns the owner of the leases of this handle, for the store.
     pub fn owner(&self) -> &Owner {
         &self.handle.shared.owner
+    }
+
+    /// Asks the store who has the lease of a key: this owner, another one, or none. It is a call to
+    /// the store for each call, for people who look, and not for decisions: the answer may be old
+    /// when it comes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] if the store fails, does not answer within [`Settings::call_limit`], or if
+    /// the leases are closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use keylane_leases::{Leases, MemoryStore, Settings};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let settings = Settings::new().owner("billing-3");
+    /// let leases = Leases::open_with(Arc::new(MemoryStore::new()), settings)?;
+    /// let lease = leases.acquire("account-7", Duration::from_secs(10)).await?;
+    ///
+    /// let holder = leases.held_by("account-7").await?.expect("it is held");
+    /// assert!(holder.owner.starts_with("billing-3-"));
+    /// assert_eq!(holder.token, lease.token());
+    /// assert_eq!(leases.held_by("account-8").await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn held_by(&self, key: impl Into<Bytes>) -> Result<Option<Holder>, StoreError> {
+        let (key, handle) = (key.into(), &self.handle);
+        let store = handle.store.upgrade();
+        let store = store.filter(|_| !handle.shared.is_closed());
+        let store = store.ok_or_else(|| StoreError::new("the leases are closed"))?;
+        let call = async { store.held_by(&key).await };
+        within(handle.settings.call_limit, call).await
     }
 
     /// Ends all leases, and grants no more. It notifies the holders, and then the store, in

@@ -79,6 +79,7 @@ pub use metrics::published_metrics;
 
 mod counts;
 mod keeper;
+mod owner;
 mod shared;
 mod turns;
 mod validity;

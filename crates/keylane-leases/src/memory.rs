@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::error::StoreError;
-use crate::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
+use crate::store::{Answer, Claim, Holder, LeaseStore, Owner, Token, Wish};
 
 /// Keeps leases in memory: for tests, and for a service that runs in one process so far.
 #[derive(Debug, Default)]
@@ -91,6 +91,14 @@ impl LeaseStore for MemoryStore {
             }
         });
         Ok(())
+    }
+
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
+        Ok(self.with(|grants, now| {
+            let grant = grants.held.get(key).filter(|grant| grant.until > now)?;
+            let remaining = Some(grant.until - now);
+            Some(Holder::new(grant.owner.as_str(), grant.token, remaining))
+        }))
     }
 }
 

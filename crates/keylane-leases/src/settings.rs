@@ -21,6 +21,7 @@ pub struct Settings {
     pub(crate) batch: usize,
     pub(crate) call_limit: Duration,
     pub(crate) look_again: Duration,
+    pub(crate) owner: Option<String>,
 }
 
 impl Settings {
@@ -31,6 +32,7 @@ impl Settings {
             batch: 1_000,
             call_limit: Duration::from_secs(5),
             look_again: Duration::from_millis(500),
+            owner: None,
         }
     }
 
@@ -65,6 +67,16 @@ impl Settings {
     #[must_use]
     pub fn look_again(mut self, after: Duration) -> Self {
         self.look_again = after;
+        self
+    }
+
+    /// Sets the name by which people recognise this process where they see who has a lease: in the
+    /// store, and on the console. The name of the host and the id of the process by default. A
+    /// random part behind it makes the owner unique, so two processes may have one name. Of the
+    /// name, 47 characters are kept: [`Owner::named`](crate::Owner::named).
+    #[must_use]
+    pub fn owner(mut self, name: impl Into<String>) -> Self {
+        self.owner = Some(name.into());
         self
     }
 

@@ -105,9 +105,9 @@ impl Refusal {
 }
 
 impl Shared {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(owner: Owner, most: usize) -> Self {
         Self {
-            owner: Owner::random(),
+            owner,
             places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
             turns: Turns::default(),
             most,

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::error::StoreError;
+pub use crate::owner::Owner;
 
 /// Keeps leases: which owner has which key, under which token, and until when.
 ///
@@ -53,6 +54,16 @@ pub trait LeaseStore: Send + Sync + 'static {
     ///
     /// [`StoreError`]: some or none of it may be released.
     async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), StoreError>;
+
+    /// Returns who has the lease of a key, of whatever owner; `None` if it is free. It changes
+    /// nothing.
+    ///
+    /// The answer is for people, and may be old when it comes. Nothing that decides asks for it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError>;
 }
 
 /// A fencing token: each grant of a key has a higher one than all grants of that key before.
@@ -71,34 +82,27 @@ impl fmt::Display for Token {
     }
 }
 
-/// The owner of leases: one [`Leases`](crate::Leases), for its whole life.
-///
-/// At most 64 bytes of ASCII, and never used by two.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Owner(String);
-
-impl Owner {
-    /// Creates a unique owner: the process id, and 64 random bits.
-    pub fn random() -> Self {
-        Self(format!("{}-{:016x}", std::process::id(), random_bits()))
-    }
-
-    /// Returns the owner as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+/// Who has a lease, for people who look.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The owner, as the store has it.
+    pub owner: String,
+    /// The token of its grant.
+    pub token: Token,
+    /// How long it lasts at most, unless it is renewed; `None` if the store does not know.
+    pub remaining: Option<Duration>,
 }
 
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+impl Holder {
+    /// Creates a holder with this token, whose lease lasts this long at most.
+    pub fn new(owner: impl Into<String>, token: Token, remaining: Option<Duration>) -> Self {
+        Self {
+            owner: owner.into(),
+            token,
+            remaining,
+        }
     }
-}
-
-/// Returns random bits, seeded by the operating system. Not for secrets.
-pub(crate) fn random_bits() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::time::SystemTime::now())
 }
 
 /// A request for a lease.

@@ -9,6 +9,7 @@ use super::decode::Decoder;
 use super::delivery::{Deliveries, Generation};
 use super::error::SourceError;
 use super::features::Features;
+use super::hold::Hold;
 use super::raw::RawMessage;
 use super::settlement::{Outcome, Settlement, SourceLetter};
 use crate::BoxError;
@@ -490,5 +491,14 @@ pub trait StartGuard<P>: Send + Sync {
     fn holds(&self, position: &P) -> bool {
         let _ = position;
         true
+    }
+
+    /// Returns for how long the messages that are here are held, as `IntakeStats::hold` shows it;
+    /// `None` if no time ends it, or if it is not known now. The default is `None`.
+    ///
+    /// A source with a [lease](Features::lease) need not return it: the driver extends that, and
+    /// knows. It must not block.
+    fn hold(&self) -> Option<Hold> {
+        None
     }
 }

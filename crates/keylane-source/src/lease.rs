@@ -118,6 +118,49 @@ pub trait LaneLeases<K>: Send + Sync + 'static {
     fn is_full(&self) -> bool {
         false
     }
+
+    /// Returns who has the lease of a key, in this process or in another one; `None` if none has
+    /// it, or if these leases do not know, which is the default.
+    ///
+    /// It is asked for when an operator looks at the lane of the key, and nothing waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Says why it is not known now. An operator sees the text: put no password and no key into it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call is dropped when it takes too long.
+    async fn held_by(&self, key: &K) -> Result<Option<LaneHolder>, BoxError>
+    where
+        K: Sync,
+    {
+        let _ = key;
+        Ok(None)
+    }
+}
+
+/// Who has the lease of a key.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneHolder {
+    /// The owner, as an operator recognises it.
+    pub owner: String,
+    /// The fencing token of its grant.
+    pub token: u64,
+    /// How long it lasts at most, unless it is renewed; `None` if that is not known.
+    pub remaining: Option<Duration>,
+}
+
+impl LaneHolder {
+    /// Creates a holder with this token, whose lease lasts this long at most.
+    pub fn new(owner: impl Into<String>, token: u64, remaining: Option<Duration>) -> Self {
+        Self {
+            owner: owner.into(),
+            token,
+            remaining,
+        }
+    }
 }
 
 #[async_trait]
@@ -140,6 +183,10 @@ where
 
     fn is_full(&self) -> bool {
         (**self).is_full()
+    }
+
+    async fn held_by(&self, key: &K) -> Result<Option<LaneHolder>, BoxError> {
+        (**self).held_by(key).await
     }
 }
 

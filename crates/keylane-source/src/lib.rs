@@ -71,6 +71,9 @@
 mod contract;
 pub use contract::{Decoded, Received, Source, SourceOf, StartGuard, StartLater};
 
+mod hold;
+pub use hold::Hold;
+
 mod noted;
 pub use noted::NotedAttempts;
 

@@ -8,6 +8,8 @@ mod attacks;
 
 mod feed;
 
+mod holders;
+
 mod actions;
 
 mod page;

@@ -1,5 +1,7 @@
 //! A source with a part that fails, in the feed and on the page.
 
+use std::time::Duration;
+
 use keylane::source::{Features, RawMessage};
 use keylane::{Context, Dispatcher, OnExhausted};
 use keylane_console::Console;
@@ -62,4 +64,57 @@ fn a_source_shows_its_counts_and_its_failed_parts_and_may_end() {
     drop(intake);
     feed.until(|data| data["body"]["intakes"][0]["state"] == "ended");
     browser.until("document.querySelector('#intakes .state').textContent == 'ended'");
+}
+
+#[test]
+fn a_source_shows_for_how_long_its_messages_are_held() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let lease = Duration::from_secs(3);
+    let server = ReferenceServer::new(Features::new().survives_restart().lease(lease));
+    server.publish([RawMessage::new(vec![1]).key("orders")]);
+    let entered = runtime.enter();
+    let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(|_: RawMessage| std::future::pending::<Result<(), std::io::Error>>())
+        .unwrap();
+    let intake = orders.consume(server.source()).unwrap();
+    let other = ReferenceServer::new(Features::new().survives_restart());
+    let kept = orders.consume(other.source()).unwrap();
+    let console = Console::builder()
+        .intake("leased", &intake)
+        .intake("kept", &kept)
+        .build()
+        .unwrap();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move { console.serve(listener).await });
+    drop(entered);
+
+    let mut feed = Stream::open(address, "/feed", None);
+    let data = feed.until(|data| data["body"]["intakes"][0]["hold"].is_object());
+    let hold = &data["body"]["intakes"][0]["hold"];
+    assert_eq!(hold["lasts_ms"], 3_000);
+    let (left, ago) = (&hold["left_ms"], &hold["extended_ms"]);
+    let sum = left.as_u64().unwrap() + ago.as_u64().unwrap();
+    assert!((2_990..=3_000).contains(&sum) || *left == 0, "{hold}");
+    assert!(data["body"]["intakes"][1].get("hold").is_none());
+
+    let browser = Browser::start();
+    browser.open(&format!("http://{address}/#sources"));
+    browser.until(
+        "document.querySelector('.hold').textContent.startsWith('messages are held for 3.0 s, last extended ')",
+    );
+    browser.until("parseFloat(document.querySelector('.hold i').style.width) > 20");
+    let shown = "Array.from(document.querySelectorAll('.hold'), (it) => it.checkVisibility())";
+    assert_eq!(
+        browser.run(&format!("return {shown}")),
+        json!([true, false])
+    );
+    for width in [400, 1_280] {
+        look(&browser, width, "hold");
+    }
+    // The source does not answer, and nothing is extended.
+    server.faults().be_slow(Duration::from_secs(600));
+    browser.until("document.querySelector('.hold.over')?.textContent.includes('over: other processes may have')");
+    look(&browser, 400, "hold-over");
 }

@@ -18,6 +18,7 @@ mod book;
 pub(crate) mod calls;
 pub(crate) mod core;
 mod fence;
+mod look;
 mod release;
 mod renew;
 
@@ -28,9 +29,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use keylane_connector::ConfigError;
 use keylane_leases::error::StoreError;
-use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
+use keylane_leases::store::{Answer, Claim, Holder, LeaseStore, Owner, Wish};
 
 use crate::leases::core::Core;
 use crate::server::Etcd;
@@ -161,6 +163,15 @@ impl LeaseStore for EtcdLeases {
                 self.core
                     .give_back(&self.core.calls(&connection), owner, claims)
                     .await
+            })
+            .await
+    }
+
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
+        self.core
+            .repeat(|connection| async move {
+                let calls = self.core.calls(&connection);
+                look::held_by(&self.core, &calls, key).await
             })
             .await
     }

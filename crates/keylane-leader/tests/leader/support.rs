@@ -268,6 +268,14 @@ impl LeaseStore for Faulty {
         self.gate()?;
         self.store.release(owner, claims).await
     }
+
+    async fn held_by(
+        &self,
+        key: &Bytes,
+    ) -> Result<Option<keylane_leases::store::Holder>, StoreError> {
+        self.gate()?;
+        self.store.held_by(key).await
+    }
 }
 
 #[async_trait]

@@ -8,7 +8,7 @@ use keylane_leases::error::AcquireError;
 use tokio::time::{sleep, timeout};
 
 use crate::rig::{Account, LINGER, TTL, name, order, orders, orders_lingering};
-use crate::support::{Store, one_with, settle, two};
+use crate::support::{Mood, Store, one_with, settle, two};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -46,6 +46,35 @@ async fn two_places_never_have_a_key_at_once() {
         assert!(turns.count() >= 6, "the key has not gone back and forth");
         assert_eq!(store.memory.holder(&name(user)), None);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_that_waits_names_the_other_holder() {
+    let (store, leases, others) = two();
+    let account = Account::default();
+    let (here, there) = (
+        orders("here", &leases, &account),
+        orders("there", &others, &account),
+    );
+    there.send(order(7, 1, 60 * TTL)).await.unwrap();
+    settle().await;
+    here.send(order(7, 1, MS)).await.unwrap();
+    settle().await;
+    let lane = here.lane(&7);
+    let state = lane.inspect().map(|view| view.state);
+    assert_eq!(state, Some(LaneState::Leasing));
+    let holder = lane.lease_holder().await.unwrap().expect("it is held");
+    let (owner, token) = store.memory.holder(&name(7)).unwrap();
+    assert_eq!((&*holder.owner, holder.token), (owner.as_str(), token.0));
+    assert_eq!(owner, *others.owner());
+    assert!(holder.remaining.is_some_and(|time| time <= TTL));
+    // Whether or not the key has messages here.
+    let same = there.lane(&7).lease_holder().await.unwrap();
+    assert_eq!(same.map(|same| same.token), Some(token.0));
+    assert_eq!(here.lane(&8).lease_holder().await.unwrap(), None);
+    store.is(Mood::Fails);
+    let failed = lane.lease_holder().await.unwrap_err();
+    assert_eq!(failed.to_string(), "the lease store failed: told to fail");
 }
 
 #[tokio::test(start_paused = true)]

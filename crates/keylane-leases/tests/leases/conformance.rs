@@ -1,12 +1,13 @@
 //! The store in memory, and stores with one planted defect each, which the suite must find.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use keylane_leases::error::StoreError;
-use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
+use keylane_leases::store::{Answer, Claim, Holder, LeaseStore, Owner, Token, Wish};
 use keylane_leases::{MemoryStore, conformance};
 
 #[tokio::test(start_paused = true)]
@@ -33,9 +34,13 @@ enum Defect {
     ReleasesAnyToken,
     ReleasesForOthers,
     ShortensItsOwn,
+    NamesNoHolder,
+    NamesThePreviousHolder,
+    NamesThePreviousToken,
+    EndsWhatIsLookedAt,
 }
 
-const DEFECTS: [Defect; 17] = [
+const DEFECTS: [Defect; 21] = [
     Defect::GrantsToAll,
     Defect::RefusesItsOwnHolder,
     Defect::OneToken,
@@ -53,6 +58,10 @@ const DEFECTS: [Defect; 17] = [
     Defect::ReleasesAnyToken,
     Defect::ReleasesForOthers,
     Defect::ShortensItsOwn,
+    Defect::NamesNoHolder,
+    Defect::NamesThePreviousHolder,
+    Defect::NamesThePreviousToken,
+    Defect::EndsWhatIsLookedAt,
 ];
 
 #[tokio::test(start_paused = true)]
@@ -62,6 +71,7 @@ async fn each_defect_is_found() {
             memory: MemoryStore::new(),
             defect,
             releases: AtomicU64::new(0),
+            seen: Mutex::default(),
         });
         let checked = tokio::spawn(conformance::check(store));
         let found = checked.await.is_err_and(|error| error.is_panic());
@@ -73,6 +83,8 @@ struct Defective {
     memory: MemoryStore,
     defect: Defect,
     releases: AtomicU64,
+    /// What each key was seen to be held by.
+    seen: Mutex<HashMap<Bytes, Holder>>,
 }
 
 impl Defective {
@@ -110,6 +122,24 @@ impl Defective {
             }
         }
         held
+    }
+}
+
+impl Defective {
+    fn named(&self, key: &Bytes, mut holder: Option<Holder>) -> Option<Holder> {
+        let mut seen = self.seen.lock().unwrap();
+        match self.defect {
+            Defect::NamesNoHolder => holder = None,
+            Defect::NamesThePreviousHolder if holder.is_none() => holder = seen.get(key).cloned(),
+            Defect::NamesThePreviousToken => {
+                if let (Some(holder), Some(seen)) = (&mut holder, seen.get(key)) {
+                    holder.token = seen.token;
+                }
+            }
+            _ => {}
+        }
+        seen.extend(holder.clone().map(|holder| (key.clone(), holder)));
+        holder
     }
 }
 
@@ -210,5 +240,16 @@ impl LeaseStore for Defective {
             }
             _ => self.memory.release(owner, &claims).await,
         }
+    }
+
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
+        let holder = self.memory.held_by(&self.key(key)).await?;
+        if self.is(Defect::EndsWhatIsLookedAt)
+            && let Some((owner, token)) = self.memory.holder(key)
+        {
+            let claim = Claim::new(key.clone(), token, Duration::ZERO);
+            self.memory.release(&owner, &[claim]).await?;
+        }
+        Ok(self.named(key, holder))
     }
 }

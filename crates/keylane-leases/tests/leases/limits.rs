@@ -33,6 +33,38 @@ async fn no_more_leases_than_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_holder_of_a_key_is_asked_for_within_a_time_and_until_the_close() {
+    let store = Store::new();
+    let named = Settings::new().owner("billing 3");
+    let (here, there) = (one_with(&store, named), one_with(&store, Settings::new()));
+    assert_eq!(there.held_by("key").await, Ok(None));
+    let lease = here.acquire("key", TTL).await.unwrap();
+    let holder = there.held_by("key").await.unwrap().unwrap();
+    assert!(holder.owner.starts_with("billing_3-"), "{holder:?}");
+    assert_eq!(&*holder.owner, here.owner().as_str());
+    assert_eq!(holder.token, lease.token());
+    store.is(Mood::Hangs);
+    let silent = there.held_by("key").await.unwrap_err();
+    assert_eq!(
+        silent.to_string(),
+        "the lease store failed: no answer within 5s"
+    );
+    store.is(Mood::Panics);
+    let panicked = there.held_by("key").await.unwrap_err();
+    assert_eq!(
+        panicked.to_string(),
+        "the lease store failed: a call panicked"
+    );
+    store.is(Mood::Well);
+    there.close().await;
+    let closed = there.held_by("key").await.unwrap_err();
+    assert_eq!(
+        closed.to_string(),
+        "the lease store failed: the leases are closed"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_lease_takes_no_place() {
     let (store, here, _there) = two();
     let _taken = here.acquire("key", TTL).await.unwrap();

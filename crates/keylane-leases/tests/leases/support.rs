@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use keylane_leases::error::StoreError;
-use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
-use keylane_leases::{Leases, MemoryStore, Settings};
+use keylane_leases::store::{Answer, Claim, Holder, LeaseStore, Owner, Wish};
+use keylane_leases::{Bytes, Leases, MemoryStore, Settings};
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
@@ -35,6 +35,7 @@ pub(crate) struct Store {
     pub(crate) asked: Mutex<Vec<usize>>,
     pub(crate) renewed: Mutex<Vec<usize>>,
     pub(crate) released: Mutex<Vec<usize>>,
+    looked: Mutex<Vec<usize>>,
 }
 
 impl Store {
@@ -87,6 +88,13 @@ impl LeaseStore for Store {
     async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), StoreError> {
         let mood = self.before(&self.released, claims.len())?;
         let answer = self.memory.release(owner, claims).await;
+        after(mood).await;
+        answer
+    }
+
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
+        let mood = self.before(&self.looked, 1)?;
+        let answer = self.memory.held_by(key).await;
         after(mood).await;
         answer
     }

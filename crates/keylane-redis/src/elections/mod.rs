@@ -215,6 +215,13 @@ impl LeaseStore for RedisElections {
         try_join_all(releases).await?;
         Ok(())
     }
+
+    async fn held_by(
+        &self,
+        key: &Bytes,
+    ) -> Result<Option<keylane_leases::store::Holder>, StoreError> {
+        self.leases.held_by(key).await
+    }
 }
 
 #[async_trait]

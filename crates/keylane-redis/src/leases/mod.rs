@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::future::try_join_all;
 use keylane_connector::ConfigError;
 use keylane_leases::error::StoreError;
-use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Token, Wish};
+use keylane_leases::store::{Answer, Claim, Holder, LeaseStore, Owner, Token, Wish};
 use redis::{Cmd, FromRedisValue, Value};
 
 use self::name::Names;
@@ -39,6 +39,8 @@ static ACQUIRE: LazyLock<Script> =
 static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("lua/renew.lua")]));
 static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(&[include_str!("lua/release.lua")]));
+static HELD_BY: LazyLock<Script> =
+    LazyLock::new(|| Script::new(&[include_str!("lua/held_by.lua")]));
 
 /// Leases in Redis or Valkey.
 ///
@@ -297,6 +299,22 @@ impl LeaseStore for RedisLeases {
         let _: Vec<(_, u64)> = released.await?;
         Ok(())
     }
+
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
+        let name = &self.name(key);
+        let run = |link: Link| async move {
+            let arguments = |command: &mut Cmd| {
+                command.arg(1).arg(name);
+            };
+            HELD_BY.run(&link, arguments).await
+        };
+        let answer: Result<(Option<String>, i64), RedisError> = self.link.repeat(run).await;
+        let (value, left) = answer.map_err(|error| StoreError::new(error.to_string()))?;
+        match value {
+            Some(value) => holder(&value, left).map(Some).ok_or_else(incomprehensible),
+            None => Ok(None),
+        }
+    }
 }
 
 impl fmt::Debug for RedisLeases {
@@ -347,6 +365,14 @@ pub(crate) fn write_value(value: &mut String, owner: &Owner, token: Token) {
     let _ = write!(value, "{token} {owner}");
 }
 
+/// Parses the value of a lease that lasts for so many milliseconds more.
+fn holder(value: &str, left: i64) -> Option<Holder> {
+    let (token, owner) = value.split_once(' ')?;
+    // A value without an end is not from here.
+    let remaining = u64::try_from(left).ok().map(Duration::from_millis);
+    Some(Holder::new(owner, Token(token.parse().ok()?), remaining))
+}
+
 /// Parses an answer. A token is text: as a number it would be exact only up to 2^53 in a script.
 fn answer(said: &Value) -> Option<Answer> {
     match said {
@@ -380,6 +406,19 @@ mod tests {
         let times = [0, 1, 1_000_000, 1_000_001].map(|nanos| millis(Duration::from_nanos(nanos)));
         assert_eq!(times, [1, 1, 1, 2]);
         assert_eq!(millis(Duration::MAX), 3_153_600_000_000);
+    }
+
+    #[test]
+    fn a_value_is_a_token_and_an_owner() {
+        let second = Some(Duration::from_secs(1));
+        let expected = Holder::new("host-7-0a", Token(u64::MAX), second);
+        let value = "18446744073709551615 host-7-0a";
+        assert_eq!(holder(value, 1_000), Some(expected));
+        let endless = holder("1 a", -1).map(|holder| holder.remaining);
+        assert_eq!(endless, Some(None));
+        for foreign in ["", "1", "a b"] {
+            assert_eq!(holder(foreign, 1), None);
+        }
     }
 
     #[test]

@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use keylane_connector::{FailedAttempts, Notes, lock};
 use keylane_leases::Lease;
-use keylane_source::{Generation, Outcome, StartGuard, StartLater};
+use keylane_leases::table::ends_at;
+use keylane_source::{Generation, Hold, Outcome, StartGuard, StartLater};
+use tokio::time::Instant;
 
 use super::id::EntryId;
 use super::position::StreamPosition;
@@ -16,6 +19,8 @@ use super::settle::StreamOutbox;
 
 #[derive(Debug, Default)]
 pub(super) struct Starts {
+    /// The time to live of the leases.
+    ttl: Duration,
     notes: Notes<StreamPosition>,
     owners: Mutex<Owners>,
     /// Of the entries whose generation ended with a noted attempt, or that the server has yet to
@@ -42,6 +47,13 @@ struct Owner {
 }
 
 impl Starts {
+    pub(super) fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn begin(
         &self,
         generation: Generation,
@@ -107,6 +119,12 @@ impl StartGuard<StreamPosition> for Starts {
     fn holds(&self, position: &StreamPosition) -> bool {
         lock(&self.owners).holds(position.generation)
     }
+
+    fn hold(&self) -> Option<Hold> {
+        let until = lock(&self.owners).held_until()?;
+        let lasts = ends_at(until, self.ttl) - until;
+        Some(Hold::new(lasts, until))
+    }
 }
 
 impl Owners {
@@ -121,6 +139,12 @@ impl Owners {
         self.past.insert(generation, Arc::downgrade(&owner.lease));
     }
 
+    /// When the first lease ends, of those that are held.
+    fn held_until(&self) -> Option<Instant> {
+        let ends = self.here.values().map(|owner| owner.lease.held_until());
+        ends.flatten().min()
+    }
+
     fn holds(&self, generation: Generation) -> bool {
         let here = self.here.get(&generation);
         let lease = match here {
@@ -133,8 +157,6 @@ impl Owners {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use keylane_leases::{Leases, MemoryStore};
 
     use super::*;
@@ -170,6 +192,28 @@ mod tests {
         assert!(starts.starts(0, &position, 2).is_ok());
         starts.settles(0, &position, Outcome::Done);
         assert!(starts.notes.remove(&position).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_stream_that_ends_first_is_held_for_as_long() {
+        let ttl = Duration::from_secs(10);
+        let (starts, teller) = (Starts::new(ttl), Arc::new(StreamOutbox::default()));
+        assert_eq!(starts.hold(), None);
+        let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
+        let sent = Instant::now();
+        for (number, stream) in ["first", "second"].into_iter().enumerate() {
+            let lease = leases.acquire(stream, ttl).await.unwrap();
+            starts.begin(Generation(number as u64), &teller, &Arc::new(lease));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let hold = starts.hold().unwrap();
+        assert_eq!(hold.extended_at(), Some(sent));
+        assert_eq!(hold.lasts, ttl * 9 / 10);
+        starts.end(Generation(0));
+        let later = starts.hold().unwrap().until - hold.until;
+        assert_eq!(later, Duration::from_secs(1));
+        leases.close().await;
+        assert_eq!(starts.hold(), None);
     }
 
     #[tokio::test(start_paused = true)]

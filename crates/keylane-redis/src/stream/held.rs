@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use keylane_leases::Lease;
 use keylane_source::{Deliveries, Generation, Outcome, RawMessage, Settlement, SourceError};
@@ -67,9 +68,9 @@ impl OwnedStream {
 }
 
 impl HeldStreams {
-    pub(super) fn new(exact_starts: bool) -> Self {
+    pub(super) fn new(exact_starts: bool, ttl: Duration) -> Self {
         Self {
-            starts: Arc::default(),
+            starts: Arc::new(Starts::new(ttl)),
             counters: Counters::default(),
             resumes: Arc::default(),
             exact_starts,

@@ -163,7 +163,7 @@ impl StreamSource {
     pub(super) fn new(config: Arc<Config>) -> Self {
         Self {
             leases: config.settings.leases.clone(),
-            held: HeldStreams::new(config.settings.exact_starts),
+            held: HeldStreams::new(config.settings.exact_starts, config.settings.ttl),
             config,
             member: Member::default(),
             inbox: VecDeque::new(),

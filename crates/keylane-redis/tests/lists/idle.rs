@@ -12,6 +12,7 @@ use keylane_redis::{ListQueue, Redis};
 use keylane_testkit::scenario::{boxed, by_key};
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::{Direction, Proxy};
+use tokio::time::Instant;
 use tracing::Level;
 
 use crate::logs::Logs;
@@ -67,6 +68,42 @@ async fn a_server_that_closes_idle_connections() {
         .await;
     })
     .await;
+}
+
+/// The lease of the worker, as it is renewed and when it is not.
+#[tokio::test]
+async fn the_hold_of_elements_is_shown() {
+    let server = own(RedisKind::Redis7).await;
+    let redis = Redis::at(&server.url()).unwrap();
+    let lease = Duration::from_secs(3);
+    let queue = ListQueue::builder(&redis, "hold").lease(lease);
+    let queue = queue.build().unwrap();
+    queue.push(&RawMessage::new("long").key("a")).await.unwrap();
+    let consumer = by_key()
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(boxed(|_: RawMessage| async {
+            std::future::pending::<()>().await;
+            Ok(())
+        }))
+        .unwrap();
+    let intake = consumer.consume(queue.source()).unwrap();
+    until("it is held", async || intake.stats().held == 1).await;
+    let first = intake.stats().hold.expect("it is leased");
+    assert_eq!(first.lasts, lease * 9 / 10);
+    until("the lease is renewed", async || {
+        let hold = intake.stats().hold.expect("it is leased");
+        hold.until >= first.until + first.lasts
+    })
+    .await;
+    drop(server);
+    until("the lease has run out", async || {
+        let hold = intake.stats().hold.expect("it was leased");
+        hold.until <= Instant::now()
+    })
+    .await;
+    let watch = intake.watch();
+    intake.stop().within(Duration::ZERO).await;
+    assert_eq!(watch.stats().hold, None);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use keylane::source::{LetterCause, Source as _, SourceLetter};
 use keylane_leases::error::StoreError;
-use keylane_leases::store::{Answer, Claim, LeaseStore, Wish};
-use keylane_leases::{Leases, Owner, Token};
+use keylane_leases::store::{Answer, Claim, Holder, LeaseStore, Wish};
+use keylane_leases::{Bytes, Leases, Owner, Token};
 use keylane_redis::StreamTrim;
 use proptest::collection::btree_set;
 use proptest::prelude::*;
@@ -36,6 +36,10 @@ impl LeaseStore for Granting {
 
     async fn release(&self, _: &Owner, _: &[Claim]) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    async fn held_by(&self, _: &Bytes) -> Result<Option<Holder>, StoreError> {
+        Ok(None)
     }
 }
 

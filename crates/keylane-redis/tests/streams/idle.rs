@@ -64,6 +64,9 @@ async fn an_idle_source_connects_again() {
         assert_eq!(stats.state, IntakeState::Running);
         assert_eq!((stats.last_error, stats.restarts), (None, 0));
         assert_eq!(stats.failed_parts, []);
+        let hold = stats.hold.expect("its lease is held");
+        assert!(hold.until > Instant::now(), "{hold:?}");
+        assert_eq!(hold.lasts, Duration::from_secs(9), "of ten seconds");
         assert_eq!(logs.at(Level::ERROR), [""; 0]);
         intake.stop().await;
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::position::DecodedPosition;
-use crate::{Outcome, StartGuard, StartLater};
+use crate::{Hold, Outcome, StartGuard, StartLater};
 
 /// Tells the source of raw messages of attempts.
 pub(super) struct RawGuard<P>(pub(super) Arc<dyn StartGuard<P>>);
@@ -24,5 +24,9 @@ impl<P> StartGuard<DecodedPosition<P>> for RawGuard<P> {
 
     fn holds(&self, position: &DecodedPosition<P>) -> bool {
         self.0.holds(&position.inner)
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.0.hold()
     }
 }

@@ -267,6 +267,13 @@ impl LeaseStore for SqlElections {
     async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), StoreError> {
         self.leases.release(owner, claims).await
     }
+
+    async fn held_by(
+        &self,
+        key: &Bytes,
+    ) -> Result<Option<keylane_leases::store::Holder>, StoreError> {
+        self.leases.held_by(key).await
+    }
 }
 
 #[async_trait]

@@ -24,8 +24,9 @@ mod row;
 pub(crate) use row::{id_of, start_of};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use keylane_leases::error::StoreError;
-use keylane_leases::store::{Answer, Claim, LeaseStore, Owner, Wish};
+use keylane_leases::store::{Answer, Claim, Holder, LeaseStore, Owner, Wish};
 
 use crate::database::{Database, Pool};
 use crate::error::{OpenError, SqlError};
@@ -143,6 +144,14 @@ impl LeaseStore for SqlLeases {
             Dialect::MySql(leases) => leases.release(owner, claims).await,
         };
         released.map_err(told)
+    }
+
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
+        let holder = match &self.0 {
+            Dialect::Postgres(leases) => leases.held_by(key).await,
+            Dialect::MySql(leases) => leases.held_by(key).await,
+        };
+        holder.map_err(told)
     }
 }
 

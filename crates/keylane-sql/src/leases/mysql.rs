@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 
-use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
+use keylane_leases::store::{Answer, Claim, Holder, Owner, Token, Wish};
 use sqlx::mysql::MySqlRow;
 use sqlx::{AssertSqlSafe, MySql, Row};
 
-use super::row::{id_of, in_order, start_of, taken};
+use super::row::{id_of, in_order, lasts, start_of, taken};
 use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::link::Lent;
@@ -121,6 +121,24 @@ impl Leases {
             claimed(&sorted),
         );
         self.rows(&text).await.map(drop)
+    }
+
+    pub(super) async fn held_by(&self, key: &[u8]) -> Result<Option<Holder>, SqlError> {
+        let text = format!(
+            "start transaction;
+             select id, owner, token,
+                timestampdiff(microsecond, utc_timestamp(6), runs_out) as remaining
+             from {{leases}}
+             where id = {} and owner <> '' and runs_out > utc_timestamp(6);
+             commit",
+            hex(id_of(key)),
+        );
+        let rows = self.rows(&text).await?;
+        Ok(rows.values().next().map(|row| {
+            let remaining = Some(lasts(row.get("remaining")));
+            let (owner, token) = (row.get::<String, _>("owner"), row.get("token"));
+            Holder::new(owner, Token(token), remaining)
+        }))
     }
 
     pub(super) async fn remove_old(&self) -> Result<u64, SqlError> {

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use keylane_leases::store::{Answer, Claim, Owner, Token, Wish};
+use keylane_leases::store::{Answer, Claim, Holder, Owner, Token, Wish};
 use sqlx::{AssertSqlSafe, Postgres, Row};
 
-use super::row::{id_of, start_of, taken};
+use super::row::{id_of, lasts, start_of, taken};
 use crate::connections::Connections;
 use crate::error::SqlError;
 use crate::link::Lent;
@@ -21,6 +21,8 @@ const RENEW: &str = include_str!("sql/renew.sql");
 
 const RELEASE: &str = include_str!("sql/release.sql");
 
+const HELD_BY: &str = include_str!("sql/held_by.sql");
+
 /// Starts at an id. Returns the last id that it reached, and how many rows it removed.
 const REMOVE_OLD: &str = include_str!("sql/remove_old.sql");
 
@@ -29,6 +31,7 @@ pub(super) struct Leases {
     acquire: Arc<str>,
     renew: Arc<str>,
     release: Arc<str>,
+    held_by: Arc<str>,
     remove_old: Arc<str>,
 }
 
@@ -40,6 +43,7 @@ impl Leases {
             acquire: text(ACQUIRE),
             renew: text(RENEW),
             release: text(RELEASE),
+            held_by: text(HELD_BY),
             remove_old: text(REMOVE_OLD),
         }
     }
@@ -119,6 +123,20 @@ impl Leases {
             .execute(connection.get())
             .await;
         connection.end(released).map(drop)
+    }
+
+    pub(super) async fn held_by(&self, key: &[u8]) -> Result<Option<Holder>, SqlError> {
+        let mut connection = Lent::from(&self.connections).await?;
+        let row = sqlx::query(AssertSqlSafe(Arc::clone(&self.held_by)))
+            .bind(id_of(key))
+            .fetch_optional(connection.get())
+            .await;
+        let holder = connection.end(row)?.map(|row| {
+            let token = Token(row.get::<i64, _>("token").unsigned_abs());
+            let remaining = Some(lasts(row.get("remaining")));
+            Holder::new(row.get::<String, _>("owner"), token, remaining)
+        });
+        Ok(holder)
     }
 
     pub(super) async fn remove_old(&self) -> Result<u64, SqlError> {

@@ -19,10 +19,14 @@ pub(crate) fn start_of(key: &[u8]) -> Vec<u8> {
 /// Returns the answer if another owner has the lease, for so many microseconds more by the clock of
 /// the server. `None`: that owner got it while the statement ran.
 pub(super) fn taken(micros: Option<i64>, wish: &Wish) -> Answer {
-    let micros = micros.map(|micros| u64::try_from(micros).unwrap_or(0));
     Answer::Taken {
-        remaining: micros.map_or(wish.ttl, Duration::from_micros),
+        remaining: micros.map_or(wish.ttl, lasts),
     }
+}
+
+/// Returns how long a lease lasts. The clock of the server may have passed its end since.
+pub(super) fn lasts(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
 /// Returns the places in the order of their ids. All callers lock rows in that order, so no two

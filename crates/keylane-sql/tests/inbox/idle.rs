@@ -12,6 +12,7 @@ use keylane_testkit::scenario::{until, until_async};
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use testkit_servers::proxy::Proxy;
+use tokio::time::Instant;
 
 use crate::rig::{Log, Own, Work, Worker, log_to, message};
 use crate::support::{Kind, Place};
@@ -170,6 +171,9 @@ async fn is_well(worker: &Worker, lines: &Lines, kind: Kind) {
         "{kind:?}: {:#?}",
         lines.with("keylane")
     );
+    let hold = stats.hold.expect("its claims are held");
+    assert!(hold.until > Instant::now(), "{hold:?}");
+    assert_eq!(hold.lasts, Duration::from_millis(13_500), "of 15 seconds");
     worker.stop().await;
     let errors = lines.with("ERROR");
     assert!(errors.is_empty(), "{kind:?}: {errors:#?}");

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keylane::source::{
-    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard, StartLater,
+    Deliveries, Delivery, Features, Generation, Hold, Outcome, RawMessage, Received, Settlement,
+    Source, SourceError, SourceLetter, StartGuard, StartLater,
 };
 use tokio::time::Instant;
 
@@ -410,5 +410,9 @@ impl<P: Send + Sync> StartGuard<Watched<P>> for WatchedGuard<P> {
 
     fn holds(&self, watched: &Watched<P>) -> bool {
         self.guard.holds(&watched.position)
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.guard.hold()
     }
 }

@@ -14,14 +14,16 @@
 mod acquire;
 mod data;
 mod hold;
+mod look;
 
 use std::fmt;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use keylane_connector::ConfigError;
 use keylane_leases::LeaseStore;
 use keylane_leases::error::StoreError;
-use keylane_leases::store::{Answer, Claim, Owner, Wish};
+use keylane_leases::store::{Answer, Claim, Holder, Owner, Wish};
 use tokio::sync::Mutex;
 
 pub(crate) use self::data::LeaseData;
@@ -120,6 +122,13 @@ impl LeaseStore for ZooKeeperLeases {
 
     async fn release(&self, owner: &Owner, claims: &[Claim]) -> Result<(), StoreError> {
         hold::release(&self.link, owner, claims).await
+    }
+
+    /// Returns who has the lease as the server knows it that this session is connected to: it may
+    /// be behind. A lease of another session is said to last for its whole time, because only the
+    /// process that has it knows when it was renewed.
+    async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
+        look::held_by(&self.link, key).await
     }
 }
 

@@ -12,7 +12,7 @@ use keylane_leases::{Leases, Settings};
 use keylane_testkit::scenario::until_async as until;
 use keylane_zookeeper::{ZooKeeper, ZooKeeperLeases};
 use tokio::time::timeout;
-use zookeeper_client::Error;
+use zookeeper_client::{Acls, CreateMode, Error};
 
 use crate::support::{
     LONG, PATIENCE, Process, TICK, TIMEOUT, TTL, client, new_root, shared, store,
@@ -53,6 +53,42 @@ async fn what_is_dropped_leaves_nothing_and_frees_its_leases_at_once() {
     drop(here);
     let left = async || names("leases").await + names("grants").await;
     until("the session is closed", async || left().await == 0).await;
+}
+
+#[tokio::test]
+async fn the_holder_is_seen_from_another_session_with_the_longest_time() {
+    let server = shared().await;
+    let (hosts, root) = (server.hosts(), new_root());
+    let (here, there) = (store(&hosts, &root, LONG), store(&hosts, &root, LONG));
+    let (owner, key) = (Owner::named("billing-3"), "key".into());
+    here.acquire(&owner, &[Wish::new("key", TTL)])
+        .await
+        .unwrap();
+    let mine = here.held_by(&key).await.unwrap().unwrap();
+    assert!(mine.remaining.is_some_and(|time| time <= TTL), "{mine:?}");
+    let seen = there.held_by(&key).await.unwrap().unwrap();
+    assert_eq!((&seen.owner, seen.token), (&owner.to_string(), mine.token));
+    // If its process is dead, the session is what has it.
+    assert_eq!(seen.remaining, Some(LONG));
+
+    // Nodes that others have made: who, as far as it is known.
+    let observer = client(&hosts).await;
+    let path = |name: &str| format!("{root}/leases/k{name}");
+    for (name, mode) in [("a", CreateMode::Persistent), ("b", CreateMode::Ephemeral)] {
+        let options = mode.with_acls(Acls::anyone_all());
+        observer
+            .create(&path(name), b"a note", &options)
+            .await
+            .unwrap();
+    }
+    let owner = async |name: &str| {
+        let holder = here.held_by(&name.to_owned().into()).await.unwrap();
+        let holder = holder.unwrap();
+        assert_eq!(holder.remaining, None);
+        holder.owner
+    };
+    assert_eq!(owner("a").await, "a node without a session");
+    assert!(owner("b").await.starts_with("session 0x"));
 }
 
 /// A call that is dropped before its answer: the lease is not held for as long as the session.

@@ -6,6 +6,7 @@ use keylane_rt::unwind::shielded;
 use keylane_rt::{Mutex, lock, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::hold::HoldWatch;
 use super::report::{IntakeReport, IntakeState, IntakeStats};
 use crate::health::{Health, HealthLimits, IntakeView};
 
@@ -25,6 +26,7 @@ pub(super) struct Control {
     pub(super) source: String,
     seen: Mutex<Seen>,
     figures: Figures<IntakeStats>,
+    pub(super) hold: HoldWatch,
     ended: CancellationToken,
 }
 
@@ -47,13 +49,18 @@ impl Control {
             source,
             seen: Mutex::new(Seen::default()),
             figures,
+            hold: HoldWatch::default(),
             ended: CancellationToken::new(),
         };
         (control, heard)
     }
 
     pub(super) fn stats(&self) -> IntakeStats {
-        lock(&self.seen).stats.clone()
+        let stats = lock(&self.seen).stats.clone();
+        IntakeStats {
+            hold: self.hold.ask().or(stats.hold),
+            ..stats
+        }
     }
 
     /// Whether it takes messages in, and why not.
@@ -92,6 +99,7 @@ impl Control {
         stats.acked -= unconfirmed;
         stats.given_back += unconfirmed;
         stats.unconfirmed = 0;
+        stats.hold = None;
         seen.report = Some(IntakeReport {
             received: seen.stats.received,
             acked: seen.stats.acked,
@@ -101,6 +109,7 @@ impl Control {
             restarts: seen.stats.restarts,
         });
         drop(seen);
+        self.hold.end();
         // The last figures stand before the report does.
         self.show();
         self.ended.cancel();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keylane_rt::{Mutex, lock};
-use keylane_source::{Outcome, StartGuard, StartLater};
+use keylane_source::{Hold, Outcome, StartGuard, StartLater};
 
 use crate::engine::SlotGuard;
 
@@ -34,6 +34,11 @@ impl<P: Clone> PositionGuard<P> {
     /// Whether the source has what it handed over with this position.
     pub(super) fn holds(&self, position: &P) -> bool {
         self.guard.holds(position)
+    }
+
+    /// For how long the source has what it handed over.
+    pub(super) fn hold(&self) -> Option<Hold> {
+        self.guard.hold()
     }
 
     fn get(&self, slot: u32) -> Option<P> {

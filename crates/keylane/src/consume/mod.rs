@@ -142,6 +142,7 @@ mod room;
 mod inlet;
 
 mod guard;
+mod hold;
 
 mod port;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use keylane_source::Hold;
 use tokio::time::Instant;
 
 /// The state of an intake.
@@ -64,6 +65,10 @@ pub struct IntakeStats {
     pub failures: u64,
     /// Those of the [`failures`](Self::failures) in which it has not answered in time.
     pub stalls: u64,
+    /// For how long the messages that are here are held, if a time ends that unless it is extended:
+    /// for lists, streams and inboxes in SQL, and for sources with a
+    /// [lease](crate::source::Features::lease). Once it has ended, other processes may have them.
+    pub hold: Option<Hold>,
     /// The time of the first failure since the source last worked: since it confirmed a settlement,
     /// or said that it has no messages.
     pub failing_since: Option<Instant>,

@@ -5,11 +5,12 @@ use std::hash::Hash;
 
 use keylane_lanes::Undecidable;
 use keylane_rt::Arc;
+use keylane_source::lease::LaneHolder;
 
 use super::address::Address;
 use super::handle::Dispatcher;
 use crate::engine::Engine;
-use crate::error::LaneError;
+use crate::error::{BoxError, LaneError};
 use crate::lane::{FailedAttempt, LaneView, MessageView};
 use crate::types::Of;
 
@@ -104,6 +105,22 @@ where
         let now = self.engine.clocks.now();
         let listed = self.engine.table.messages(&self.key, self.hash, most, now);
         self.engine.with_origins(listed).await
+    }
+
+    /// Asks the leases who has the lease of this key, in this process or in another one; `None` if
+    /// none has it, if the leases do not know, or without
+    /// [`leased_by`](crate::Builder::leased_by). Of the leases in `keylane-leases` that is a call
+    /// to their store, each time.
+    ///
+    /// # Errors
+    ///
+    /// The error of the leases.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    pub async fn lease_holder(&self) -> Result<Option<LaneHolder>, BoxError> {
+        self.engine.table.lease_holder(&self.key).await
     }
 
     /// Returns the last attempts of this key that failed, up to `most`, the last one first. Of all

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use keylane_connector::{FailedAttempts, Notes, lock};
-use keylane_source::{Outcome, StartGuard, StartLater};
+use keylane_source::{Hold, Outcome, StartGuard, StartLater};
 use tokio::sync::{Notify, watch};
 
 use super::super::lane::LaneId;
@@ -37,6 +37,7 @@ struct Claims {
     /// The first opening of the source with this worker.
     since: u64,
     lost: watch::Receiver<bool>,
+    hold: watch::Receiver<Hold>,
 }
 
 #[derive(Debug, Default)]
@@ -61,10 +62,14 @@ impl Starts {
     }
 
     /// Records that the source is another worker from this opening on.
-    pub(super) fn joined(&self, opening: u64, lost: watch::Receiver<bool>) {
+    pub(super) fn joined(
+        &self,
+        opening: u64,
+        (lost, hold): (watch::Receiver<bool>, watch::Receiver<Hold>),
+    ) {
         let since = opening;
         self.change(|noted| noted.wanted.clear());
-        *lock(&self.claims) = Some(Claims { since, lost });
+        *lock(&self.claims) = Some(Claims { since, lost, hold });
     }
 
     /// Removes and returns the number of the attempt that finished a message, if that attempt
@@ -161,5 +166,12 @@ impl StartGuard<SqlPosition> for Starts {
             let are_renewed = claims.lost.has_changed().is_ok() && !*claims.lost.borrow();
             are_renewed && position.in_hand().0 >= claims.since
         })
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        let claims = lock(&self.claims);
+        let claims = claims.as_ref()?;
+        let is_lost = *claims.lost.borrow();
+        (!is_lost).then(|| *claims.hold.borrow())
     }
 }

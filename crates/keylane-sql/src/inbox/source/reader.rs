@@ -536,7 +536,8 @@ impl SqlSource {
             session => session.map_err(SourceError::failed)?,
         };
         self.is_unjoined = false;
-        self.starts.joined(self.opening, session.watch());
+        self.starts
+            .joined(self.opening, (session.watch(), session.hold()));
         self.session = Some(session);
         self.lanes = Lanes::new(limits(&self.settings));
         self.kept.clear();

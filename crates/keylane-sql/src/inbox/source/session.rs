@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use keylane_source::Hold;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -29,6 +30,8 @@ pub(super) struct Session {
     /// How many renewals were answered.
     pub(super) renewals: Arc<AtomicU64>,
     lost: watch::Sender<bool>,
+    /// Until when the claims are held, by this clock.
+    hold: watch::Receiver<Hold>,
     /// Whether the claims count as lost because they have changed although they have not run out.
     is_changed: AtomicBool,
     /// Whether the database announces new messages.
@@ -49,6 +52,7 @@ impl Session {
         let asked_at = Instant::now();
         let worker = inbox.limited(inbox.shared.backend.join(&name, ttl)).await?;
         let lost = watch::Sender::new(false);
+        let (renews, hold) = watch::channel(held(asked_at, ttl));
         let renewals = Arc::new(AtomicU64::new(0));
         let renewed = {
             let (inbox, renewals) = (inbox.clone(), Arc::clone(&renewals));
@@ -61,7 +65,7 @@ impl Session {
             tokio::spawn(renew(
                 renewed,
                 (asked_at, ttl),
-                lost.clone(),
+                (lost.clone(), renews),
                 Arc::clone(&failures),
             )),
             tokio::spawn(look_after(
@@ -78,6 +82,7 @@ impl Session {
             worker,
             renewals,
             lost,
+            hold,
             is_changed: AtomicBool::new(false),
             is_told,
             tasks,
@@ -104,6 +109,11 @@ impl Session {
     pub(super) fn watch(&self) -> watch::Receiver<bool> {
         self.lost.subscribe()
     }
+
+    /// Returns a receiver of how long the claims last.
+    pub(super) fn hold(&self) -> watch::Receiver<Hold> {
+        self.hold.clone()
+    }
 }
 
 impl Drop for Session {
@@ -114,12 +124,19 @@ impl Drop for Session {
     }
 }
 
+/// Returns for how long claims are held, if the call that has renewed them was sent then: a tenth
+/// shorter than at the database.
+fn held(asked_at: Instant, ttl: Duration) -> Hold {
+    let lasts = ttl - ttl / 10;
+    Hold::new(lasts, asked_at + lasts)
+}
+
 /// Renews the claims of a worker three times per lifetime. They count as lost before they can have
 /// run out at the database: its time began when we asked, or later.
 async fn renew<F>(
     renewed: impl Fn() -> F,
     (asked_at, ttl): (Instant, Duration),
-    lost: watch::Sender<bool>,
+    (lost, renews): (watch::Sender<bool>, watch::Sender<Hold>),
     failures: Arc<Failures>,
 ) where
     F: Future<Output = Result<WorkerState, SqlError>>,
@@ -130,10 +147,11 @@ async fn renew<F>(
         tokio::time::sleep_until(ends_at - ttl * 2 / 3).await;
         loop {
             let asked_at = Instant::now();
-            let gives_up_at = ends_at - ttl / 10;
+            let gives_up_at = held(ends_at - ttl, ttl).until;
             match tokio::time::timeout_at(gives_up_at, renewed()).await {
                 Ok(Ok(WorkerState::Alive)) if asked_at < ends_at => {
                     ends_at = asked_at + ttl;
+                    renews.send_replace(held(asked_at, ttl));
                     failures.recover(&Part::Claims);
                     break;
                 }
@@ -242,8 +260,34 @@ mod tests {
         let (asked_at, failures) = (Instant::now(), Arc::default());
         let lost = watch::Sender::new(false);
         let fails_at_once = || std::future::ready(Err(SqlError::timed_out()));
-        let renews = renew(fails_at_once, (asked_at, TTL), lost.clone(), failures);
+        let (told, hold) = watch::channel(held(asked_at, TTL));
+        let renews = renew(
+            fails_at_once,
+            (asked_at, TTL),
+            (lost.clone(), told),
+            failures,
+        );
         let ended = tokio::time::timeout_at(asked_at + TTL, renews).await;
         assert!(ended.is_ok() && *lost.borrow());
+        assert_eq!(hold.borrow().extended_at(), Some(asked_at));
+        assert!(hold.borrow().until <= Instant::now());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn claims_are_held_from_the_last_renewal_that_was_answered() {
+        const TTL: Duration = Duration::from_secs(15);
+        let (asked_at, failures) = (Instant::now(), Arc::default());
+        let (told, hold) = watch::channel(held(asked_at, TTL));
+        let well = || std::future::ready(Ok(WorkerState::Alive));
+        let renews = renew(
+            well,
+            (asked_at, TTL),
+            (watch::Sender::new(false), told),
+            failures,
+        );
+        let _ = tokio::time::timeout_at(asked_at + TTL * 3, renews).await;
+        let hold = *hold.borrow();
+        assert_eq!(hold.lasts, TTL * 9 / 10);
+        assert!(hold.until > asked_at + TTL * 3, "{hold:?}");
     }
 }

@@ -63,6 +63,9 @@ where
         };
         let guard = source.start_guard();
         let guard = guard.map(|guard| Arc::new(PositionGuard::new(guard)));
+        if let Some(guard) = guard.clone() {
+            control.hold.begin(move || guard.hold());
+        }
         let terms = Terms {
             settings,
             most_held,

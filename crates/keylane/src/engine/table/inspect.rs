@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use keylane_lanes::{Sequencer, State, WaitReason};
 use keylane_rt::clock::Instant;
+use keylane_source::BoxError;
+use keylane_source::lease::LaneHolder;
 
 use super::LaneTable;
 use crate::engine::lane::Lane;
@@ -31,6 +33,14 @@ impl<T: Spec> LaneTable<T> {
             .as_ref()
             .and_then(|leases| leases.token(hash, key));
         Some(view)
+    }
+
+    /// Who has the lease of a key, as the leases say: a call to their store.
+    pub(crate) async fn lease_holder(&self, key: &T::Key) -> Result<Option<LaneHolder>, BoxError> {
+        match &self.settings.leases {
+            Some(leases) => leases.held_by(key).await,
+            None => Ok(None),
+        }
     }
 
     fn state_of(lane: &Lane<T>, now: Instant) -> LaneState {

@@ -35,6 +35,7 @@ impl<P: Clone + PartialEq> Core<P> {
     ) {
         let is_confirm = matches!(call, Call::Confirm);
         let is_close = matches!(call, Call::Close);
+        let is_extend = matches!(call, Call::Extend(_));
         if let Call::Settle(told) = call {
             self.ledger.reuse(told);
         }
@@ -42,6 +43,10 @@ impl<P: Clone + PartialEq> Core<P> {
             Ok(()) if is_confirm => {
                 self.ledger.unconfirmed.clear();
                 self.failures.forget();
+                self.actions.publish();
+            }
+            Ok(()) if is_extend => {
+                self.extended_at = Some(self.extends_since);
                 self.actions.publish();
             }
             Ok(()) => {}

@@ -20,6 +20,8 @@ impl<P: Clone + PartialEq> Core<P> {
         self.silence.end(now);
         self.phase.opened();
         self.opened += 1;
+        // What was held before comes anew.
+        self.extended_at = None;
         if self.failures.any() {
             self.actions.push(Action::SayOpenAgain);
         }

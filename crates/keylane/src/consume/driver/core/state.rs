@@ -1,7 +1,7 @@
 //! The state, and what the task may ask of it.
 
 use keylane_rt::clock::Instant;
-use keylane_source::Features;
+use keylane_source::{Features, Hold};
 
 use super::super::super::report::IntakeStats;
 use super::super::super::settings::{Guarantee, IntakeSettings};
@@ -13,6 +13,7 @@ use super::parts::Parts;
 use super::phase::{Flow, Phase};
 use super::revocations::Revocations;
 use super::silence::Silence;
+use super::trouble::later;
 
 /// What is fixed for the life of a driver.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ pub(in super::super) struct Core<P> {
     pub(super) settled_at: Instant,
     /// When leases are extended.
     pub(super) extend_at: Instant,
+    /// When the last extension was asked for, and when the last one that has succeeded.
+    pub(super) extends_since: Instant,
+    pub(super) extended_at: Option<Instant>,
     pub(super) failures: Failures,
     /// How often the source was opened.
     pub(super) opened: u64,
@@ -57,6 +61,8 @@ impl<P: Clone + PartialEq> Core<P> {
             silence: Silence::new(now),
             settled_at: now,
             extend_at: now,
+            extends_since: now,
+            extended_at: None,
             failures: Failures::new(terms.settings.longest_pause),
             opened: 0,
             parts: Parts::default(),
@@ -124,10 +130,18 @@ impl<P: Clone + PartialEq> Core<P> {
         self.phase.stops() && self.ledger.held.len() == 0 && self.revocations.is_empty()
     }
 
+    /// For how long the messages are held that the last extension was for. Later ones are held for
+    /// longer.
+    fn hold(&self) -> Option<Hold> {
+        let (lease, at) = (self.terms.features.lease_of()?, self.extended_at?);
+        Some(Hold::new(lease, later(at, lease).into()))
+    }
+
     pub(in super::super) fn show(&self, stats: &mut IntakeStats) {
         self.ledger.show(stats);
         self.failures.show(stats);
         stats.opened = self.opened;
+        stats.hold = self.hold();
         stats.state = self.phase.state();
     }
 }

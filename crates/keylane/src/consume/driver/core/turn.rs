@@ -137,6 +137,7 @@ impl<P: Clone + PartialEq> Core<P> {
             let ours = self.ledger.held.positions(|held| held.standing != over);
             let ours: Vec<P> = ours.into_iter().map(|(_, position)| position).collect();
             if !ours.is_empty() {
+                self.extends_since = now;
                 self.actions.call(Call::Extend(ours));
             }
         }
