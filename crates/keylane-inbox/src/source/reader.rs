@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use keylane_source::{
-    Deliveries, Delivery, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
-    SourceLetter, StartGuard,
+    Deliveries, Delivery, Describer, Features, Outcome, RawMessage, Received, Settlement, Source,
+    SourceError, SourceLetter, StartGuard,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -159,8 +159,8 @@ impl Source for InboxSource {
         }
     }
 
-    fn describe(&self, position: &InboxPosition) -> String {
-        format!("sequence {}", position.sequence)
+    fn describer(&self) -> Describer<InboxPosition> {
+        Describer::new(|position: &InboxPosition| format!("sequence {}", position.sequence))
     }
 
     fn features(&self) -> Features {
