@@ -124,7 +124,7 @@ impl From<redis::RedisError> for RedisError {
             let details = answer.and_then(|answer| answer.details());
             details.is_some_and(|details| details.contains(text))
         };
-        // An error inside a script has a text of its own, and Redis 7.0 another one than later ones.
+        // An error inside a script has a text of its own. That of Redis 7.0 is another one.
         let is_denied_in_script =
             says("ACL failure in script") || says("The user executing the script can't");
         let kind = match (code, error.kind()) {
