@@ -9,6 +9,7 @@
 
 mod recorder;
 
+mod described;
 mod logs;
 mod origins;
 mod panicking;

@@ -34,7 +34,7 @@ impl DeadLetterSink<Bytes, RawMessage, &'static str> for Refuses {
     }
 }
 
-fn lines_of(test: impl AsyncFnOnce(&Lines)) -> Vec<String> {
+pub(crate) fn lines_of(test: impl AsyncFnOnce(&Lines)) -> Vec<String> {
     let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt()
         .with_ansi(false)

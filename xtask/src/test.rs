@@ -110,11 +110,11 @@ const WITHOUT_FEATURES: &[&str] = &[
 /// examples
 ///
 /// Stops at the first of the formats, measures and builds that fails; lints, docs, tests and
-/// examples all run, side by side. The output of each is shown if it has failed. The schedule tests try
-/// KEYLANE_SCHEDULES schedules over all scenarios with each of the two schedulers, if that is set;
-/// `soak` runs ten times as many. Of the tests that run against several servers or protocols, one
-/// runs in full, and a share of the others that the commit chooses: xtask/rotation.txt. At the end,
-/// each part of the run is shown beside its share of 16 minutes, from xtask/shares.txt.
+/// examples all run, side by side. The output of each is shown if it has failed. The schedule tests
+/// try KEYLANE_SCHEDULES schedules over all scenarios with each of the two schedulers, if that is
+/// set; `soak` runs ten times as many. Of the tests that run against several servers or protocols,
+/// one runs in full, and a share of the others that the commit chooses: xtask/rotation.txt. At the
+/// end, each part of the run is shown beside its share of 16 minutes, from xtask/shares.txt.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the comparisons with the rivals too (heavy: they bring their own dependencies)

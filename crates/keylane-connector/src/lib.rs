@@ -56,8 +56,8 @@ pub mod __private {
     pub use std::sync::Arc;
 
     pub use keylane_source::{
-        BoxError, DeadLetter, DeadLetterSink, Deliveries, Features, RawLetter, RawLetterSink,
-        RawMessage, Received, Settlement, Source, SourceError, SourceLetter, StartGuard,
-        async_trait,
+        BoxError, DeadLetter, DeadLetterSink, Deliveries, Describer, Features, RawLetter,
+        RawLetterSink, RawMessage, Received, Settlement, Source, SourceError, SourceLetter,
+        StartGuard, async_trait,
     };
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use keylane_source::{
-    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+    Deliveries, Delivery, Describer, Features, Generation, Outcome, RawMessage, Received,
+    Settlement, Source, SourceError, SourceLetter, StartGuard,
 };
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -212,8 +212,9 @@ impl<S: System> Source for WorkerSource<S> {
         self.system.name()
     }
 
-    fn describe(&self, position: &Self::Position) -> String {
-        self.system.describe(&position.id)
+    fn describer(&self) -> Describer<Self::Position> {
+        let system = Arc::clone(&self.system);
+        Describer::new(move |position: &Self::Position| system.describe(&position.id))
     }
 
     fn features(&self) -> Features {
@@ -479,7 +480,7 @@ macro_rules! worker_source {
 
         const _: () = {
             use $crate::__private::{
-                Arc, Deliveries, Features, RawMessage, Received, Settlement, Source, SourceError,
+                Arc, Deliveries, Describer, Features, RawMessage, Received, Settlement, Source, SourceError,
                 SourceLetter, StartGuard,
             };
             use $crate::WorkerPosition;
@@ -492,8 +493,8 @@ macro_rules! worker_source {
                     self.0.name()
                 }
 
-                fn describe(&self, position: &WorkerPosition<$id>) -> String {
-                    self.0.describe(position)
+                fn describer(&self) -> Describer<WorkerPosition<$id>> {
+                    self.0.describer()
                 }
 
                 fn features(&self) -> Features {

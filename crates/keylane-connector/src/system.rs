@@ -47,7 +47,7 @@ pub trait System: Send + Sync + 'static {
     fn name(&self) -> String;
 
     /// Returns where a message is, for the lines of the log about it: see
-    /// [`Source::describe`](keylane_source::Source::describe). The default is the `Debug` of its
+    /// [`Source::describer`](keylane_source::Source::describer). The default is the `Debug` of its
     /// name.
     fn describe(&self, id: &Self::Id) -> String {
         format!("{id:?}")

@@ -40,6 +40,8 @@ enum Connection {
     Useless,
     /// It was closed.
     Dropped,
+    /// The other end has said something that is not of the protocol.
+    Garbled,
 }
 
 impl RedisError {
@@ -64,6 +66,22 @@ impl RedisError {
     pub(crate) fn at(self, place: &str) -> Self {
         let place = Some(place.into());
         Self { place, ..self }
+    }
+
+    /// Returns the error of a connection that was not made. A server of Redis answers; what closes
+    /// the connection instead, or says something else, is hardly one.
+    pub(crate) fn at_first(mut self) -> Self {
+        let what = match self.connection {
+            Connection::Dropped => "it closed the connection without an answer",
+            Connection::Garbled => "its answer is of another protocol",
+            Connection::Works | Connection::Useless => return self,
+        };
+        self.message = format!(
+            "what listens there does not seem to speak the protocol of Redis: {what} ({}); correct \
+             the address, or start the server behind it",
+            self.message
+        );
+        self
     }
 
     /// Returns the kind: what you can do about the error.
@@ -106,10 +124,12 @@ impl From<redis::RedisError> for RedisError {
             let details = answer.and_then(|answer| answer.details());
             details.is_some_and(|details| details.contains(text))
         };
+        // An error inside a script has a text of its own. That of Redis 7.0 is another one.
+        let is_denied_in_script =
+            says("ACL failure in script") || says("The user executing the script can't");
         let kind = match (code, error.kind()) {
             (Some("ERR"), _) if says("invalid bulk length") => ErrorKind::TooLarge,
-            // An error inside a script has a text of its own.
-            (Some("ERR"), _) if says("ACL failure in script") => ErrorKind::Denied,
+            (Some("ERR"), _) if is_denied_in_script => ErrorKind::Denied,
             (Some(code), _) => kind_of(code),
             (_, K::Io | K::ClusterConnectionNotFound | K::Parse) => ErrorKind::Unreachable,
             (_, K::MasterNameNotFoundBySentinel) => ErrorKind::Unreachable,
@@ -126,6 +146,7 @@ impl From<redis::RedisError> for RedisError {
         // While it connects, the client has an error of its own in the place of the server's.
         let word = match error.kind() {
             K::AuthenticationFailed => Some("WRONGPASS"),
+            _ if is_denied_in_script => Some("NOPERM"),
             _ => code,
         };
         if let Some(advice) = word.and_then(advice) {
@@ -136,6 +157,7 @@ impl From<redis::RedisError> for RedisError {
             // not know the user of the connection.
             Some("READONLY" | "LOADING" | "NOAUTH") => Connection::Useless,
             Some(_) => Connection::Works,
+            None if error.kind() == K::Parse => Connection::Garbled,
             None if error.is_connection_dropped() && !error.is_connection_refusal() => {
                 Connection::Dropped
             }

@@ -244,7 +244,7 @@ impl Redis {
         tls::prepare(info);
         match Link::server(client, limits).await {
             Ok(link) => Ok((link, Some(server))),
-            Err(error) => Err(self.explain(error, info).await.at(&server)),
+            Err(error) => Err(self.explain(error, info).await.at_first().at(&server)),
         }
     }
 
@@ -356,6 +356,28 @@ mod tests {
                 "{text}"
             );
             assert!(!text.contains("canary"), "{text}");
+        }
+    }
+
+    /// A port of another server: PostgreSQL closes the connection, MariaDB greets.
+    #[tokio::test]
+    async fn a_server_that_is_not_redis_is_told_apart() {
+        let postgres = testkit_servers::Postgres::start().await.unwrap();
+        let maria = testkit_servers::MariaDb::start().await.unwrap();
+        for (port, what) in [
+            (postgres.port(), "closed the connection without an answer"),
+            (maria.port(), "its answer is of another protocol"),
+        ] {
+            let address = format!("redis://127.0.0.1:{port}");
+            let error = Redis::at(&address).unwrap().connect().await.err().unwrap();
+            let text = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "{text}");
+            let place = format!("127.0.0.1:{port}: ");
+            assert!(text.starts_with(&place) && text.contains(what), "{text}");
+            assert!(
+                text.contains("does not seem to speak the protocol of Redis"),
+                "{text}"
+            );
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::decode::Decoder;
 use super::delivery::{Deliveries, Generation};
+use super::describer::Describer;
 use super::error::SourceError;
 use super::features::Features;
 use super::hold::Hold;
@@ -98,13 +99,14 @@ pub trait Source: Send + 'static {
         "source".to_owned()
     }
 
-    /// Returns where a message is, as the lines of the log about it show it: the topic, the
-    /// partition and the offset, or the number of a row. Without secrets. Called when something has
-    /// happened to a message that the log shows, and not for others. Must not block.
+    /// Returns what says where a message is, as the lines of the log about it show it: the topic,
+    /// the partition and the offset, or the number of a row. Called once, before the source is
+    /// opened. The describer is asked when something has happened to a message that the log shows,
+    /// and not for others; also while a call of the source is under way.
     ///
     /// The default is the `Debug` of the position.
-    fn describe(&self, position: &Self::Position) -> String {
-        format!("{position:?}")
+    fn describer(&self) -> Describer<Self::Position> {
+        Describer::default()
     }
 
     /// Returns what this source can do. Called once.
@@ -336,9 +338,9 @@ pub trait Source: Send + 'static {
         F: Fn(&RawMessage) -> Result<M, BoxError> + Send + 'static,
         M: Send + Sync + 'static,
     {
-        let about = (self.name(), self.features());
+        let about = (self.name(), self.features(), self.describer());
         Decoded {
-            decoder: Decoder::new(self, about, Self::describe, decode),
+            decoder: Decoder::new(self, about, decode),
         }
     }
 }

@@ -71,6 +71,9 @@
 mod contract;
 pub use contract::{Decoded, Received, Source, SourceOf, StartGuard, StartLater};
 
+mod describer;
+pub use describer::Describer;
+
 mod hold;
 pub use hold::Hold;
 

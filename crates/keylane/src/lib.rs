@@ -88,9 +88,16 @@ pub use letter::OnExhausted;
 pub mod error;
 
 #[doc(inline)]
-pub use keylane_source as source;
-#[doc(inline)]
 pub use keylane_source::lease;
+
+/// Where messages come from: what a source implements, and what it hands over. All of
+/// [`keylane_source`], whose page explains it.
+// A module, and not another name of the crate: the compiler would suggest
+// `keylane::keylane_source::Source` for an import that is missing.
+pub mod source {
+    #[doc(inline)]
+    pub use keylane_source::*;
+}
 
 pub mod consume;
 

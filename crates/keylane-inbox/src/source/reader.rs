@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use keylane_source::{
-    Deliveries, Delivery, Features, Outcome, RawMessage, Received, Settlement, Source, SourceError,
-    SourceLetter, StartGuard,
+    Deliveries, Delivery, Describer, Features, Outcome, RawMessage, Received, Settlement, Source,
+    SourceError, SourceLetter, StartGuard,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -159,8 +159,8 @@ impl Source for InboxSource {
         }
     }
 
-    fn describe(&self, position: &InboxPosition) -> String {
-        format!("sequence {}", position.sequence)
+    fn describer(&self) -> Describer<InboxPosition> {
+        Describer::new(|position: &InboxPosition| format!("sequence {}", position.sequence))
     }
 
     fn features(&self) -> Features {
@@ -186,8 +186,12 @@ impl Source for InboxSource {
     }
 
     async fn open(&mut self) -> Result<(), SourceError> {
+        // Open without its inbox, the source would fail again at once.
+        if let Err(StoreError::Closed) = self.store.read(&[]).await {
+            return Err(closed_too_early());
+        }
         // Messages that are done must not be read again.
-        self.done.wait().await.map_err(SourceError::failed)?;
+        self.done.wait().await.map_err(failed)?;
         self.opening = OPENINGS.fetch_add(1, Ordering::Relaxed) + 1;
         self.kept.clear();
         self.redrives = self.tail.borrow_and_update().redrives;
@@ -225,7 +229,7 @@ impl Source for InboxSource {
                 // By reference: a dropped `receive` does not stop the read.
                 page = read(&mut self.reading) => {
                     self.reading = None;
-                    let page = page.map_err(SourceError::failed)?;
+                    let page = page.map_err(failed)?;
                     if std::mem::take(&mut self.is_outdated) {
                         self.put_back(page);
                         continue;
@@ -237,9 +241,9 @@ impl Source for InboxSource {
                     }
                     self.page = Some(page);
                 }
-                error = self.done.displaced() => return Err(SourceError::failed(error)),
+                error = self.done.displaced() => return Err(failed(error)),
                 changed = self.tail.changed() => {
-                    changed.map_err(|_| SourceError::failed("the inbox is closed"))?;
+                    changed.map_err(|_| closed_too_early())?;
                 }
                 () = tokio::time::sleep_until(until) => return Ok(Received::Idle),
             }
@@ -284,11 +288,11 @@ impl Source for InboxSource {
             return Ok(());
         }
         let written = self.done.write(&self.store, done).await;
-        written.map_err(SourceError::failed)
+        written.map_err(failed)
     }
 
     async fn confirm(&mut self) -> Result<(), SourceError> {
-        self.done.wait().await.map_err(SourceError::failed)
+        self.done.wait().await.map_err(failed)
     }
 
     async fn dead_letter(
@@ -303,7 +307,7 @@ impl Source for InboxSource {
             error: letter.why,
         };
         let kept = self.store.settle(vec![letter]).await;
-        kept.map_err(SourceError::failed)?;
+        kept.map_err(failed)?;
         self.kept.insert(sequence);
         Ok(())
     }
@@ -467,7 +471,7 @@ impl InboxSource {
         }
         // If the future is dropped here, the next call looks at them.
         let messages = self.store.read(&self.redriven).await;
-        let messages = messages.map_err(SourceError::failed)?;
+        let messages = messages.map_err(failed)?;
         self.redriven.clear();
         // Messages that were read earlier go behind them, and are read again.
         self.is_outdated = self.reading.is_some();
@@ -506,6 +510,21 @@ impl InboxSource {
 }
 
 /// Waits for the page of a read in progress.
+/// Returns the error of a source whose store has failed.
+fn failed(error: StoreError) -> SourceError {
+    match error {
+        StoreError::Closed => closed_too_early(),
+        error => SourceError::failed(error),
+    }
+}
+
+fn closed_too_early() -> SourceError {
+    SourceError::failed(
+        "the inbox was closed before its intake had ended: stop the intake first, and then close \
+         the inbox",
+    )
+}
+
 async fn read(reading: &mut Option<Reading>) -> Result<Page, StoreError> {
     match reading {
         // This task ends early only with its runtime.

@@ -3,27 +3,14 @@
 use std::sync::Arc;
 
 use keylane_source::frontier::Limits;
-use keylane_source::{Generation, Settlement};
+use keylane_source::{Describer, Generation, Settlement};
 use tokio::time::Instant;
 
+use super::names::Names;
 use super::partition::{Commit, Partition, Phase, Start};
+use super::position::KafkaPosition;
 use super::uncommitted::{CommitLimits, Uncommitted};
 use crate::metadata::Encoded;
-
-/// The position of a record for its source: a partition in one generation, and an offset in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KafkaPosition {
-    pub(crate) slot: u32,
-    pub(crate) generation: Generation,
-    pub(crate) offset: u64,
-}
-
-impl KafkaPosition {
-    /// The offset of the record in its partition.
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-}
 
 /// A partition and the value that belongs to it, `Q`: the queue from which it is read.
 #[derive(Debug)]
@@ -43,6 +30,8 @@ pub(crate) struct Assignment<Q> {
     limits: Limits,
     commit_limits: CommitLimits,
     pub(crate) uncommitted: Uncommitted,
+    /// Those of `slots`.
+    names: Names,
 }
 
 impl<Q> Assignment<Q> {
@@ -53,6 +42,7 @@ impl<Q> Assignment<Q> {
             limits,
             commit_limits,
             uncommitted: Uncommitted::default(),
+            names: Names::default(),
         }
     }
 
@@ -72,6 +62,7 @@ impl<Q> Assignment<Q> {
     ) -> Option<Generation> {
         let before = self.find(&topic, number).map(|slot| self.remove(slot));
         let generation = self.next_generation();
+        self.names.add(generation, &topic, number);
         let assigned = Some(Assigned {
             topic,
             number,
@@ -117,6 +108,12 @@ impl<Q> Assignment<Q> {
     pub(crate) fn of(&self, position: &KafkaPosition) -> Option<&Assigned<Q>> {
         let assigned = self.slots.get(position.slot as usize)?.as_ref()?;
         (assigned.partition.generation == position.generation).then_some(assigned)
+    }
+
+    /// Describes positions: `topic/number@offset` while the generation lasts. It does not need the
+    /// assignment, and follows it.
+    pub(crate) fn describer(&self) -> Describer<KafkaPosition> {
+        self.names.describer()
     }
 
     /// Applies settlements. Ignores those of a generation that is over.
@@ -224,12 +221,15 @@ impl<Q> Assignment<Q> {
     }
 
     fn remove(&mut self, slot: u32) -> Option<Assigned<Q>> {
-        self.slots.get_mut(slot as usize)?.take()
+        let gone = self.slots.get_mut(slot as usize)?.take()?;
+        self.names.remove(gone.partition.generation);
+        Some(gone)
     }
 
     /// Removes all partitions.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
+        self.names.clear();
         self.uncommitted = Uncommitted::default();
     }
 }
@@ -294,6 +294,24 @@ mod tests {
         assert_eq!(assignment.unsaid(), 1);
         assert_eq!(committed(&mut assignment), [(1, 11)]);
         assert_eq!(committed(&mut assignment), []);
+    }
+
+    #[test]
+    fn a_position_is_described_while_its_generation_lasts() {
+        let mut assignment = assignment();
+        let describer = assignment.describer();
+        let position = handed_over(&mut assignment, 1, 10);
+        assert_eq!(describer.describe(&position), "orders/1@10");
+        assignment.assign("orders".into(), 1, start(10), ());
+        let lost = "offset 10 of a partition that was lost";
+        assert_eq!(describer.describe(&position), lost);
+        let position = handed_over(&mut assignment, 1, 10);
+        assert_eq!(describer.describe(&position), "orders/1@10");
+        assignment.lose(&[("orders".to_owned(), 1)]);
+        assert_eq!(describer.describe(&position), lost);
+        let position = handed_over(&mut assignment, 2, 10);
+        assignment.clear();
+        assert_eq!(describer.describe(&position), lost);
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! What is decided without a client. Pure.
 
+mod position;
+pub use position::KafkaPosition;
+
 mod assignment;
-pub use assignment::KafkaPosition;
 pub(crate) use assignment::{Assigned, Assignment};
+
+mod names;
 
 mod partition;
 pub use partition::MetadataFull;

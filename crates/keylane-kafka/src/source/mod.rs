@@ -40,7 +40,8 @@ use std::time::Duration;
 
 use job::blocking;
 use keylane_source::{
-    Deliveries, Features, Generation, Received, Settlement, Source, SourceError, SourceLetter,
+    Deliveries, Describer, Features, Generation, Received, Settlement, Source, SourceError,
+    SourceLetter,
 };
 use tokio::time::{Instant, timeout};
 
@@ -59,11 +60,8 @@ impl<M: Send + Sync + 'static> Source for KafkaSource<M> {
         self.config.name()
     }
 
-    fn describe(&self, position: &KafkaPosition) -> String {
-        match self.assignment.of(position) {
-            Some(of) => format!("{}@{}", of.queue.records.name(), position.offset),
-            None => format!("offset {} of a partition that was lost", position.offset),
-        }
+    fn describer(&self) -> Describer<KafkaPosition> {
+        self.assignment.describer()
     }
 
     fn features(&self) -> Features {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use keylane::source::{
-    Deliveries, Features, Generation, Received, Settlement, Source, SourceError, SourceLetter,
-    StartGuard,
+    Deliveries, Describer, Features, Generation, Received, Settlement, Source, SourceError,
+    SourceLetter, StartGuard,
 };
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanBuilder, SpanKind, TraceContextExt as _, Tracer as _};
@@ -59,8 +59,8 @@ impl<S: Source> Source for TracedSource<S> {
         self.source.name()
     }
 
-    fn describe(&self, position: &S::Position) -> String {
-        self.source.describe(position)
+    fn describer(&self) -> Describer<S::Position> {
+        self.source.describer()
     }
 
     fn features(&self) -> Features {

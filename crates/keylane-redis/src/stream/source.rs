@@ -9,8 +9,8 @@ use bytes::Bytes;
 use keylane_connector::Why;
 use keylane_leases::{Lease, Leases};
 use keylane_source::{
-    Deliveries, Delivery, Features, Generation, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+    Deliveries, Delivery, Describer, Features, Generation, RawMessage, Received, Settlement,
+    Source, SourceError, SourceLetter, StartGuard,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -341,10 +341,13 @@ impl Source for StreamSource {
         self.config.name()
     }
 
-    fn describe(&self, position: &StreamPosition) -> String {
-        let stream = self.config.settings.streams.get(position.stream());
-        let stream = stream.map(|name| String::from_utf8_lossy(name));
-        format!("{}/{}", stream.unwrap_or_default(), position.id)
+    fn describer(&self) -> Describer<StreamPosition> {
+        let config = Arc::clone(&self.config);
+        Describer::new(move |position: &StreamPosition| {
+            let stream = config.settings.streams.get(position.stream());
+            let stream = stream.map(|name| String::from_utf8_lossy(name));
+            format!("{}/{}", stream.unwrap_or_default(), position.id)
+        })
     }
 
     fn features(&self) -> Features {

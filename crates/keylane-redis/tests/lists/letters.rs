@@ -195,9 +195,11 @@ async fn a_letter_is_moved_as_a_whole_or_not_at_all() {
             let queue = ListQueue::builder(&Redis::at(&url).unwrap(), shop.name.clone());
             let letters = ListLetters::new(&queue.build().unwrap());
             let refused = letters.redrive(&numbers).await.unwrap_err();
-            if right == "-lrem" {
-                assert_eq!(refused.kind(), ErrorKind::Denied, "{kind}: {refused}");
-            }
+            assert_eq!(refused.kind(), ErrorKind::Denied, "{kind}: {refused}");
+            assert!(
+                refused.to_string().contains("ACL SETUSER"),
+                "{kind}: {refused}"
+            );
             assert_eq!(shop.counts().await, (0, 1), "{kind}, {right}");
         }
         // The list is of another type.

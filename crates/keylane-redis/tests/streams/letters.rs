@@ -131,9 +131,11 @@ async fn a_letter_is_moved_as_a_whole_or_not_at_all() {
             let redis = Redis::at(&url(&shop.server, &user)).unwrap();
             let letters = StreamLetters::new(&redis, shop.dead.clone()).unwrap();
             let refused = letters.redrive(&ids).await.unwrap_err();
-            if what == "remove" {
-                assert_eq!(refused.kind(), ErrorKind::Denied, "{kind}: {refused}");
-            }
+            assert_eq!(refused.kind(), ErrorKind::Denied, "{kind}: {refused}");
+            assert!(
+                refused.to_string().contains("ACL SETUSER"),
+                "{kind}: {refused}"
+            );
             assert_eq!(shop.bodies().await, Bodies::new(), "{kind}, {what}");
             assert_eq!(shop.letters().list(None, 9).await.unwrap().len(), 1);
         }

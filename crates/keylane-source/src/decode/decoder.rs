@@ -14,7 +14,9 @@ use super::letter::RawLetter;
 use super::position::DecodedPosition;
 use super::table::{Blocked, Table};
 use crate::BoxError;
-use crate::{Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Settlement};
+use crate::{
+    Deliveries, Delivery, Describer, Features, Generation, Outcome, RawMessage, Settlement,
+};
 
 /// A message as the inner source has handed it over.
 type Raw<P> = Delivery<RawMessage, P>;
@@ -23,8 +25,8 @@ type Raw<P> = Delivery<RawMessage, P>;
 pub(crate) struct Decoder<S, P, M, F> {
     pub(super) inner: Inner<S>,
     decode: F,
-    /// Says where a message is: a method of the inner source.
-    describe: fn(&S, &P) -> String,
+    /// Says where a message is. It does not need the inner source, which a call may have.
+    pub(super) describer: Describer<P>,
     pub(super) name: String,
     pub(super) features: Features,
     pub(super) hasher: RandomState,
@@ -52,14 +54,13 @@ pub(crate) struct Decoder<S, P, M, F> {
 impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
     pub(crate) fn new(
         source: S,
-        (name, features): (String, Features),
-        describe: fn(&S, &P) -> String,
+        (name, features, describer): (String, Features, Describer<P>),
         decode: F,
     ) -> Self {
         let now = clock::now();
         Self {
             decode,
-            describe,
+            describer,
             name,
             features,
             inner: Inner::new(source),
@@ -113,7 +114,7 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
             tracing::error!(
                 target: "keylane",
                 source = %self.name,
-                position = letter.place.as_deref().map(tracing::field::display),
+                position = %letter.place,
                 id = letter.id.as_deref().map(tracing::field::display),
                 error = %why,
                 refusals,
@@ -211,7 +212,7 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
 
 impl<S, P, M, F> Decoder<S, P, M, F>
 where
-    P: Clone + PartialEq,
+    P: Clone + PartialEq + 'static,
     F: Fn(&RawMessage) -> Result<M, BoxError>,
 {
     /// Hands over what may be handed over, as far as there is room, and begins to deliver the
@@ -280,14 +281,14 @@ where
                 into.push(delivery.bytes(bytes as usize));
             }
             Err(error) => {
-                let place = self.inner.look(|source| (self.describe)(source, &position));
+                let place = self.describer.describe(&position);
                 let letter = RawLetter::new(raw, error, self.name.clone());
                 let letter = Undecodable::new(position, generation, attempts, letter);
                 let letter = letter.named(place, id);
                 tracing::warn!(
                     target: "keylane",
                     source = %self.name,
-                    position = letter.place.as_deref().map(tracing::field::display),
+                    position = %letter.place,
                     id = letter.id.as_deref().map(tracing::field::display),
                     error = %letter.why,
                     "a message cannot be decoded: it becomes a dead letter"

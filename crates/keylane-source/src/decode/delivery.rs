@@ -36,7 +36,7 @@ pub(super) struct Undecodable<P> {
     pub(super) attempts: u32,
     pub(super) why: String,
     /// Where it is, for the log.
-    pub(super) place: Option<String>,
+    pub(super) place: String,
     /// The producer's id, for the log.
     pub(super) id: Option<Box<str>>,
     letter: Arc<RawLetter>,
@@ -66,7 +66,7 @@ impl<P: Clone> Undecodable<P> {
             generation,
             attempts,
             why: text_of(&letter.error),
-            place: None,
+            place: String::new(),
             id: None,
             letter: Arc::new(letter),
             refusals: 0,
@@ -75,8 +75,8 @@ impl<P: Clone> Undecodable<P> {
     }
 
     /// Says where it is, and the producer's id.
-    pub(super) fn named(mut self, place: Option<String>, id: Option<Box<str>>) -> Self {
-        self.place = place.map(|place| cut(place, LONGEST_WHY));
+    pub(super) fn named(mut self, place: String, id: Option<Box<str>>) -> Self {
+        self.place = place;
         self.id = id;
         self
     }

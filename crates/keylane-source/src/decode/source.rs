@@ -19,8 +19,8 @@ use super::position::DecodedPosition;
 use super::table::Table;
 use crate::BoxError;
 use crate::{
-    Decoded, Deliveries, Delivery, Features, Generation, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+    Decoded, Deliveries, Delivery, Describer, Features, Generation, RawMessage, Received,
+    Settlement, Source, SourceError, SourceLetter, StartGuard,
 };
 
 /// What ends a wait.
@@ -155,10 +155,9 @@ where
         self.decoder.name.clone()
     }
 
-    fn describe(&self, position: &Self::Position) -> String {
-        let (inner, position) = (&self.decoder.inner, &position.inner);
-        let described = inner.look(|source| source.describe(position));
-        described.unwrap_or_else(|| format!("{position:?}"))
+    fn describer(&self) -> Describer<Self::Position> {
+        let inner = self.decoder.describer.clone();
+        inner.inside(DecodedPosition::inner)
     }
 
     fn features(&self) -> Features {

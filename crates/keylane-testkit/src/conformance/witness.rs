@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keylane::source::{
-    Deliveries, Delivery, Features, Generation, Hold, Outcome, RawMessage, Received, Settlement,
-    Source, SourceError, SourceLetter, StartGuard, StartLater,
+    Deliveries, Delivery, Describer, Features, Generation, Hold, Outcome, RawMessage, Received,
+    Settlement, Source, SourceError, SourceLetter, StartGuard, StartLater,
 };
 use tokio::time::Instant;
 
@@ -186,8 +186,8 @@ impl<S: Source<Message = RawMessage>> Source for Witnessed<S> {
         self.inner.name()
     }
 
-    fn describe(&self, position: &Self::Position) -> String {
-        self.inner.describe(&position.position)
+    fn describer(&self) -> Describer<Self::Position> {
+        self.inner.describer().inside(|watched| &watched.position)
     }
 
     fn features(&self) -> Features {

@@ -49,9 +49,9 @@ pub struct MessageView {
 pub struct MessageOrigin {
     /// The name of the source.
     pub source: String,
-    /// What the source [says](crate::source::Source::describe) of the position, cut to 256
-    /// characters. The source cannot forget what is
-    /// behind it before this message has settled, if it forgets in order.
+    /// What the source [says](crate::source::Source::describer) of the position, cut to 256
+    /// characters. The source cannot forget what is behind it before this message has settled, if
+    /// it forgets in order.
     pub position: String,
 }
 

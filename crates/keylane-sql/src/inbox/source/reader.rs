@@ -12,8 +12,8 @@ use futures::stream::FuturesUnordered;
 use keylane_inbox::LetterKind;
 use keylane_metrics::Figures;
 use keylane_source::{
-    Deliveries, Delivery, Features, Generation, Outcome, RawMessage, Received, Settlement, Source,
-    SourceError, SourceLetter, StartGuard,
+    Deliveries, Delivery, Describer, Features, Generation, Outcome, RawMessage, Received,
+    Settlement, Source, SourceError, SourceLetter, StartGuard,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -183,6 +183,11 @@ fn name(inbox: &SqlInbox) -> String {
     format!("inbox {}", inbox.name)
 }
 
+/// Returns where a message is, for the log.
+fn place(position: &SqlPosition) -> String {
+    format!("sequence {}", position.sequence)
+}
+
 fn limits(settings: &SourceSettings) -> Limits {
     Limits {
         keys: settings.keys,
@@ -200,8 +205,8 @@ impl Source for SqlSource {
         name(&self.inbox)
     }
 
-    fn describe(&self, position: &SqlPosition) -> String {
-        format!("sequence {}", position.sequence)
+    fn describer(&self) -> Describer<SqlPosition> {
+        Describer::new(place)
     }
 
     fn features(&self) -> Features {
@@ -690,7 +695,7 @@ impl SqlSource {
         tracing::error!(
             target: "keylane",
             source = %self.name(),
-            position = %self.describe(position),
+            position = %place(position),
             error = WHY,
             "the message becomes a dead letter"
         );

@@ -1,6 +1,5 @@
 //! Where messages come from: in the lines of the log about them, and for those who inspect a lane.
 
-use keylane_rt::cut;
 use keylane_rt::unwind::caught;
 use keylane_source::Source;
 
@@ -9,16 +8,13 @@ use crate::lane::MessageOrigin;
 use crate::observe::message_line::Origin;
 use crate::types::{Error, Key, Message, Output};
 
-/// Most characters of a position.
-const LONGEST: usize = 256;
-
 impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, M, O, E, S> {
     /// Writes the lines that the engine has left, each with the source, the position and the id of
     /// its message.
     pub(super) fn write_lines(&mut self) {
         for (slot, line) in self.news.lines.drain(..) {
             let names = self.machine.core.names_of(slot);
-            let position = names.map(|(position, _)| described(&self.source, position));
+            let position = names.map(|(position, _)| self.machine.describer.describe(position));
             let origin = Origin {
                 source: self.machine.name(),
                 position: position.as_deref(),
@@ -37,7 +33,7 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
         let origin = |slot: u32| {
             Some(MessageOrigin {
                 source: self.machine.name().to_owned(),
-                position: described(&self.source, core.held_position(slot)?),
+                position: self.machine.describer.describe(core.held_position(slot)?),
             })
         };
         for request in self.machine.port.take_origins() {
@@ -47,12 +43,3 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
         }
     }
 }
-
-/// What the source itself says of a position, which is code of the user.
-fn described<S: Source>(source: &S, position: &S::Position) -> String {
-    let described = caught(|| source.describe(position));
-    cut(described.unwrap_or_else(|_| UNKNOWN.to_owned()), LONGEST)
-}
-
-/// What a line shows instead of a position, if the source panics.
-const UNKNOWN: &str = "a position whose description panics";

@@ -5,7 +5,7 @@ use std::fmt;
 use keylane_rt::clock::{self, Instant};
 use keylane_rt::unwind::{caught, dropped};
 use keylane_rt::{Arc, cut};
-use keylane_source::{Deliveries, Delivery, Features, Outcome, Source};
+use keylane_source::{Deliveries, Delivery, Describer, Features, Outcome, Source};
 
 use super::super::control::Control;
 use super::super::guard::PositionGuard;
@@ -32,6 +32,8 @@ const PANICKED: &str = "a panic outside the handlers ended the dispatcher or the
 pub(super) struct Machine<K, M, O, E, P> {
     pub(super) core: Core<P>,
     name: String,
+    /// Says where a message is.
+    pub(super) describer: Describer<P>,
     pub(super) inlet: Inlet<K, M, O, E>,
     pub(super) port: EnginePort<Of<K, M, O, E>>,
     guard: Option<Arc<PositionGuard<P>>>,
@@ -79,6 +81,7 @@ where
         Ok(Self {
             core,
             name: source.name(),
+            describer: source.describer(),
             inlet: Inlet::new(dispatcher, port.source(), defers, most_held),
             port,
             guard,
