@@ -8,7 +8,7 @@ use keylane_source::RawMessage;
 use tokio::sync::oneshot;
 
 use super::back::{Failed, send_back};
-use super::desk::{Desk, id_of};
+use super::client::{Client, id_of};
 use super::error::KafkaLettersError;
 use crate::link::Spot;
 use crate::producer::Producer;
@@ -30,7 +30,7 @@ pub(super) enum Act {
 }
 
 pub(super) struct Round {
-    pub(super) desk: Desk,
+    pub(super) client: Client,
     pub(super) producer: Producer,
     pub(super) to: Option<Arc<str>>,
     pub(super) act: Act,
@@ -57,11 +57,11 @@ impl Round {
     }
 
     async fn act(&self, spots: Vec<Spot>) -> Result<u64, KafkaLettersError> {
-        let _alone = self.desk.act_alone().await;
+        let _alone = self.client.act_alone().await;
         if self.caller.is_closed() {
             return Ok(0);
         }
-        let open = self.desk.ask(move |log| log.markable_ones(&spots));
+        let open = self.client.ask(move |log| log.markable_ones(&spots));
         let open = open.await?;
         let mut done = 0;
         for step in open.chunks(STEP) {
@@ -80,8 +80,8 @@ impl Round {
     }
 
     async fn read(&self, step: &[Spot]) -> Result<BTreeMap<Spot, RawMessage>, KafkaLettersError> {
-        let (step, copier) = (step.to_vec(), self.desk.copier());
-        let read = self.desk.ask(move |log| {
+        let (step, copier) = (step.to_vec(), self.client.copier());
+        let read = self.client.ask(move |log| {
             let (mut records, mut copier) = (BTreeMap::new(), copier);
             log.read(&step, |spot, record| {
                 records.insert(spot, copier.copy(spot, record));
@@ -118,7 +118,7 @@ impl Round {
         let since = Instant::now();
         loop {
             let marked = spots.clone();
-            let Err(error) = self.desk.ask(move |log| log.mark(&marked)).await else {
+            let Err(error) = self.client.ask(move |log| log.mark(&marked)).await else {
                 return Ok(());
             };
             if self.act == Act::Purge || letters == 0 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::acting::{Act, Round};
-use super::desk::{Desk, id_of};
+use super::client::{Client, id_of};
 use super::error::KafkaLettersError;
 use super::id::LetterId;
 use super::letter::{KafkaLetter, letter};
@@ -67,7 +67,7 @@ use crate::producer::Producer;
 /// ```
 #[derive(Clone)]
 pub struct KafkaLetters {
-    desk: Desk,
+    client: Client,
     producer: Producer,
     to: Option<Arc<str>>,
 }
@@ -78,7 +78,7 @@ impl KafkaLetters {
         let letters = letters.into();
         let group = format!("{letters}.redrive");
         Self {
-            desk: Desk::new(brokers, letters, group),
+            client: Client::new(brokers, letters, group),
             producer,
             to: None,
         }
@@ -88,7 +88,7 @@ impl KafkaLetters {
     /// in [`Redrive`](crate::Redrive).
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
-        self.desk = self.desk.with(|mut settings| {
+        self.client = self.client.with(|mut settings| {
             settings.group = group.into();
             settings
         });
@@ -99,7 +99,7 @@ impl KafkaLetters {
     /// [`KafkaSourceBuilder::property`](crate::KafkaSourceBuilder::property) does.
     #[must_use]
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.desk = self.desk.with(|settings| settings.property(name, value));
+        self.client = self.client.with(|settings| settings.property(name, value));
         self
     }
 
@@ -108,7 +108,7 @@ impl KafkaLetters {
     /// sent that cannot be marked.
     #[must_use]
     pub fn metadata_chars(mut self, most: usize) -> Self {
-        self.desk = self.desk.with(|settings| settings.metadata_chars(most));
+        self.client = self.client.with(|settings| settings.metadata_chars(most));
         self
     }
 
@@ -136,8 +136,8 @@ impl KafkaLetters {
         most: usize,
     ) -> Result<Vec<KafkaLetter>, KafkaLettersError> {
         let after = after.map(spot_of);
-        let copier = self.desk.copier();
-        let found = self.desk.ask(move |log| {
+        let copier = self.client.copier();
+        let found = self.client.ask(move |log| {
             let (mut found, mut copier) = (Vec::new(), copier);
             log.list(after, most, |spot, record| {
                 found.push((id_of(spot), copier.copy(spot, record)));
@@ -158,8 +158,8 @@ impl KafkaLetters {
     ///
     /// This changes nothing in the brokers.
     pub async fn show(&self, id: LetterId) -> Result<Option<KafkaLetter>, KafkaLettersError> {
-        let copier = self.desk.copier();
-        let found = self.desk.ask(move |log| {
+        let copier = self.client.copier();
+        let found = self.client.ask(move |log| {
             let (mut found, mut copier) = (None, copier);
             let open = log.open_ones(&[spot_of(id)])?;
             log.read(&open, |spot, record| {
@@ -208,7 +208,7 @@ impl KafkaLetters {
         }
         let (caller, acted) = oneshot::channel();
         let round = Round {
-            desk: self.desk.clone(),
+            client: self.client.clone(),
             producer: self.producer.clone(),
             to: self.to.clone(),
             act,
@@ -216,7 +216,7 @@ impl KafkaLetters {
         };
         let spots = ids.iter().copied().map(spot_of).collect();
         tokio::spawn(round.run(spots));
-        let ended = |_| self.desk.unreadable("the runtime has ended".to_owned());
+        let ended = |_| self.client.unreadable("the runtime has ended".to_owned());
         acted.await.map_err(ended)?
     }
 }
@@ -228,7 +228,7 @@ fn spot_of(id: LetterId) -> Spot {
 impl fmt::Debug for KafkaLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KafkaLetters")
-            .field("desk", &self.desk)
+            .field("client", &self.client)
             .field("to", &self.to)
             .finish_non_exhaustive()
     }

@@ -2,7 +2,7 @@
 
 mod acting;
 mod back;
-mod desk;
+mod client;
 mod error;
 mod headers;
 mod id;

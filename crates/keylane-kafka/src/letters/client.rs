@@ -16,7 +16,7 @@ use crate::record::{Keyless, Maker};
 
 /// A handle, whose clones share the client.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct Client {
     settings: KafkaSourceBuilder,
     topic: Arc<str>,
     shared: Arc<Shared>,
@@ -42,7 +42,7 @@ impl Drop for Shared {
     }
 }
 
-impl Desk {
+impl Client {
     pub(super) fn new(brokers: impl Into<String>, topic: String, group: String) -> Self {
         Self {
             settings: KafkaSourceBuilder::new(brokers, group).topic(&topic),
@@ -135,9 +135,9 @@ pub(super) fn id_of((partition, offset): Spot) -> LetterId {
     LetterId { partition, offset }
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("Client")
             .field("topic", &self.topic)
             .field("group", &self.settings.group)
             .finish_non_exhaustive()
