@@ -104,8 +104,8 @@ impl KafkaLetters {
     }
 
     /// Limits the marks of a partition, in characters; 4,096 by default, as in the brokers'
-    /// `offset.metadata.max.bytes`. Set it if the brokers accept less: otherwise letters may be sent
-    /// that cannot be marked.
+    /// `offset.metadata.max.bytes`. Set it if the brokers accept less: otherwise letters may be
+    /// sent that cannot be marked.
     #[must_use]
     pub fn metadata_chars(mut self, most: usize) -> Self {
         self.desk = self.desk.with(|settings| settings.metadata_chars(most));
@@ -125,7 +125,8 @@ impl KafkaLetters {
     ///
     /// # Errors
     ///
-    /// Returns [`KafkaLettersError`]; also if the brokers do not answer within some 20 seconds.
+    /// Returns [`KafkaLettersError`]; also if the leader of a partition that is read, or the brokers
+    /// as a whole, do not answer within some 20 seconds.
     ///
     /// # Cancel safety
     ///
