@@ -125,7 +125,8 @@ impl KafkaLetters {
     ///
     /// # Errors
     ///
-    /// Returns [`KafkaLettersError`]; also if the brokers do not answer within some 20 seconds.
+    /// Returns [`KafkaLettersError`]; also if the leader of a partition that is read does not
+    /// answer within some 20 seconds.
     ///
     /// # Cancel safety
     ///
