@@ -138,7 +138,7 @@ impl Builder {
     }
 
     /// Shows who leads an election. `leader` is asked once a second while there is a viewer, and
-    /// must not block. With the feature `leader`, [`leader`](Self::leader) takes a `LeaderWatch`.
+    /// must not block. With the feature `leader`, `Builder::leader` takes a `LeaderWatch`.
     pub fn leader_with(
         mut self,
         name: &str,
