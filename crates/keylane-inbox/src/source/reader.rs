@@ -509,7 +509,6 @@ impl InboxSource {
     }
 }
 
-/// Waits for the page of a read in progress.
 /// Returns the error of a source whose store has failed.
 fn failed(error: StoreError) -> SourceError {
     match error {
@@ -525,6 +524,7 @@ fn closed_too_early() -> SourceError {
     )
 }
 
+/// Waits for the page of a read in progress.
 async fn read(reading: &mut Option<Reading>) -> Result<Page, StoreError> {
     match reading {
         // This task ends early only with its runtime.
