@@ -87,15 +87,25 @@ pub(super) struct Source {
     pub(super) state: String,
     pub(super) received: u64,
     pub(super) acked: u64,
+    pub(super) unconfirmed: u64,
     pub(super) dead_lettered: u64,
     pub(super) nacked: u64,
     pub(super) held: u64,
     pub(super) deferred: u64,
     pub(super) restarts: u64,
+    pub(super) hold: Option<Hold>,
     pub(super) last_error: Option<String>,
     pub(super) failed_parts: Vec<FailedPart>,
     pub(super) parts: Vec<Part>,
     pub(super) other_parts: u64,
+}
+
+/// For how long the messages of a source are held.
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(default)]
+pub(super) struct Hold {
+    pub(super) lasts_ms: u64,
+    pub(super) left_ms: u64,
 }
 
 #[derive(Deserialize, Debug, Clone, Default)]

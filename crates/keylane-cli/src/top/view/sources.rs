@@ -4,8 +4,8 @@ use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 
 use super::styles::{ALARM, NOTE};
-use super::words::{number, visible, words};
-use crate::top::feed::{Part, Source};
+use super::words::{number, time, visible, words};
+use crate::top::feed::{Hold, Part, Source};
 use crate::top::state::State;
 
 pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
@@ -38,6 +38,11 @@ fn one(it: &Source) -> Vec<Line<'_>> {
             ("nacked", it.nacked),
         ]),
     ];
+    if it.unconfirmed > 0 {
+        let text = format!("   unconfirmed  {}", number(it.unconfirmed));
+        lines.push(Line::raw(text));
+    }
+    lines.extend(it.hold.as_ref().map(hold));
     if it.restarts > 0 || it.last_error.is_some() {
         let why = it.last_error.as_deref().unwrap_or("no error is known");
         let text = format!("   restarts     {}: {}", number(it.restarts), visible(why));
@@ -56,6 +61,18 @@ fn one(it: &Source) -> Vec<Line<'_>> {
         ));
     }
     lines
+}
+
+/// Until when other processes do not get the messages.
+fn hold(it: &Hold) -> Line<'static> {
+    let lasts = time(it.lasts_ms);
+    match it.left_ms {
+        0 => Line::styled(
+            format!("   held for {lasts}: over, other processes may have the messages"),
+            ALARM,
+        ),
+        left => Line::raw(format!("   held for {lasts}: {} left", time(left))),
+    }
 }
 
 fn figures(all: [(&str, u64); 3]) -> Line<'static> {
@@ -80,4 +97,30 @@ fn part(it: &Part) -> Line<'_> {
         spans.push(Span::styled(format!("  {}", visible(trouble)), ALARM));
     }
     Line::from(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(source: &str) -> String {
+        let source: Source = serde_json::from_str(source).unwrap();
+        let lines = one(&source);
+        let lines = lines.iter().map(ToString::to_string);
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_hold_has_its_time_and_is_over_without_one() {
+        let held = text(r#"{"name":"a","hold":{"lasts_ms":9000,"left_ms":6500},"unconfirmed":7}"#);
+        assert!(held.contains("held for 9.0 s: 6.5 s left"), "{held}");
+        assert!(held.contains("unconfirmed  7"), "{held}");
+        let over = text(r#"{"name":"a","hold":{"lasts_ms":9000,"left_ms":0}}"#);
+        assert!(over.contains("held for 9.0 s: over, other"), "{over}");
+        let none = text(r#"{"name":"a"}"#);
+        assert!(
+            !none.contains("held for") && !none.contains("unconfirmed"),
+            "{none}"
+        );
+    }
 }
