@@ -149,6 +149,10 @@ fn build_command(tree: &Tree, planted: &Planted) -> Command {
         "lib" => command.arg("--lib"),
         test => command.args(["--test", test]),
     };
+    // The others have a dev-dependency on themselves with the features of their tests.
+    if planted.package == "keylane-metrics" {
+        command.args(["--features", "metrics"]);
+    }
     if planted.scheduler.is_some() {
         command.arg("--release");
         schedules::build_settings(&mut command);
