@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use keylane::discipline::Coalesce;
+use keylane::error::ReceiptError;
 use keylane::{Dispatcher, Retry};
 use keylane_testkit::Lines;
 use keylane_testkit::scenario::paused;
@@ -66,22 +68,24 @@ fn at_info_each_attempt_is_a_line() {
     assert_eq!(lines.len(), 3, "{lines:?}");
 }
 
+/// How many lines say that a handler waits for itself.
+fn deadlocks(lines: &Lines) -> usize {
+    let itself = "a handler awaits the receipt of a message of its own key";
+    let lines = lines.all();
+    lines.iter().filter(|line| line.contains(itself)).count()
+}
+
+fn warnings(lines: &Lines) -> impl tracing::Subscriber + Send + Sync {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_writer(lines.writer())
+        .finish()
+}
+
 #[test]
 fn a_handler_that_waits_for_itself_is_reported_once() {
     let lines = Lines::new();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
-        .with_writer(lines.writer())
-        .finish();
-    let _on = keylane_testkit::set_subscriber(subscriber);
-    let itself = "a handler awaits the receipt of a message of its own key";
-    let reported = || {
-        lines
-            .all()
-            .iter()
-            .filter(|line| line.contains(itself))
-            .count()
-    };
+    let _on = keylane_testkit::set_subscriber(warnings(&lines));
     paused().block_on(async {
         let (handle, mut known) =
             tokio::sync::watch::channel(None::<Dispatcher<u32, u32, (), String>>);
@@ -106,12 +110,41 @@ fn a_handler_that_waits_for_itself_is_reported_once() {
             .unwrap();
         handle.send_replace(Some(orders.clone()));
         orders.submit(8).await.unwrap().await.unwrap();
-        assert_eq!(reported(), 0);
+        assert_eq!(deadlocks(&lines), 0);
         for _ in 0..2 {
             // It ends by its time-out.
             orders.submit(7).await.unwrap().await.unwrap_err();
-            assert_eq!(reported(), 1);
+            assert_eq!(deadlocks(&lines), 1);
         }
+        handle.send_replace(None);
+        orders.drain().await;
+    });
+}
+
+#[test]
+fn a_message_that_is_declined_at_once_is_no_deadlock() {
+    let lines = Lines::new();
+    let _on = keylane_testkit::set_subscriber(warnings(&lines));
+    paused().block_on(async {
+        let (handle, known) = tokio::sync::watch::channel(None::<Dispatcher<u32, u32, (), String>>);
+        let orders = Dispatcher::builder(|order: &u32| *order % 10)
+            .coalesce(Coalesce::keep_first())
+            .spawn(move |order: u32| {
+                let known = known.clone();
+                async move {
+                    let orders = known.borrow().clone();
+                    if let Some(orders) = orders.filter(|_| order < 10) {
+                        orders.send(17).await.unwrap();
+                        let declined = orders.submit(27).await.unwrap().await;
+                        assert!(matches!(declined, Err(ReceiptError::Declined(_))));
+                    }
+                    Ok(())
+                }
+            })
+            .unwrap();
+        handle.send_replace(Some(orders.clone()));
+        orders.submit(7).await.unwrap().await.unwrap();
+        assert_eq!(deadlocks(&lines), 0);
         handle.send_replace(None);
         orders.drain().await;
     });

@@ -68,19 +68,21 @@ impl RedisError {
         Self { place, ..self }
     }
 
-    /// Returns the error of a connection that was not made. A server of Redis answers; what closes
-    /// the connection instead, or says something else, is hardly one.
+    /// Returns the error of a connection that was not made. A server of Redis answers, unless it
+    /// stops or has no room; what says something else is hardly one.
     pub(crate) fn at_first(mut self) -> Self {
         let what = match self.connection {
-            Connection::Dropped => "it closed the connection without an answer",
-            Connection::Garbled => "its answer is of another protocol",
+            Connection::Dropped => {
+                "the connection was closed without an answer: the server may be stopping, have no \
+                 room (`maxclients`), want TLS (`rediss://`), or not be Redis"
+            }
+            Connection::Garbled => {
+                "the answer is not of the protocol of Redis: correct the address, or write \
+                 `rediss://` if the server wants TLS"
+            }
             Connection::Works | Connection::Useless => return self,
         };
-        self.message = format!(
-            "what listens there does not seem to speak the protocol of Redis: {what} ({}); correct \
-             the address, or start the server behind it",
-            self.message
-        );
+        self.message = format!("{what} ({})", self.message);
         self
     }
 

@@ -365,8 +365,8 @@ mod tests {
         let postgres = testkit_servers::Postgres::start().await.unwrap();
         let maria = testkit_servers::MariaDb::start().await.unwrap();
         for (port, what) in [
-            (postgres.port(), "closed the connection without an answer"),
-            (maria.port(), "its answer is of another protocol"),
+            (postgres.port(), "or not be Redis"),
+            (maria.port(), "not of the protocol of Redis"),
         ] {
             let address = format!("redis://127.0.0.1:{port}");
             let error = Redis::at(&address).unwrap().connect().await.err().unwrap();
@@ -374,10 +374,6 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Unreachable, "{text}");
             let place = format!("127.0.0.1:{port}: ");
             assert!(text.starts_with(&place) && text.contains(what), "{text}");
-            assert!(
-                text.contains("does not seem to speak the protocol of Redis"),
-                "{text}"
-            );
         }
     }
 

@@ -116,7 +116,20 @@ impl Partition {
     /// Takes the next offset of the log.
     #[inline]
     pub(crate) fn deliver(&mut self, offset: u64) -> Result<Delivered, DeliverError> {
-        self.frontier.deliver(offset)
+        let delivered = self.frontier.deliver(offset);
+        if let Ok(Delivered::Done) = delivered {
+            self.passed_gap();
+        }
+        delivered
+    }
+
+    /// What is committed may be a gap of the log, with nothing but records behind it that are done.
+    /// Then no settlement moves the committed offset on.
+    #[cold]
+    fn passed_gap(&mut self) {
+        if self.unsaid == 0 && self.committed < Some(self.frontier.position()) {
+            self.unsaid = 1;
+        }
     }
 
     /// Settles a record that was handed over.

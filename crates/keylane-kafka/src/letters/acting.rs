@@ -43,8 +43,6 @@ type Caller = oneshot::Sender<Result<u64, KafkaLettersError>>;
 #[derive(Default)]
 struct Passed {
     spots: Vec<Spot>,
-    /// How many of them are letters. The others are gaps of the log.
-    letters: u64,
     /// The letter behind them, which could not be sent.
     failed: Option<(Spot, Failed)>,
 }
@@ -52,8 +50,14 @@ struct Passed {
 impl Round {
     pub(super) async fn run(self, spots: Vec<Spot>) {
         let acted = self.act(spots).await;
-        // The caller may be gone.
-        let _ = self.caller.send(acted);
+        // An error of a caller that is gone may say that letters were sent and are not marked.
+        if let Err(Err(error)) = self.caller.send(acted) {
+            tracing::warn!(
+                target: "keylane",
+                %error,
+                "letters were not redriven or purged, and the caller has not waited for the error"
+            );
+        }
     }
 
     async fn act(&self, spots: Vec<Spot>) -> Result<u64, KafkaLettersError> {
@@ -67,11 +71,12 @@ impl Round {
         for step in open.chunks(STEP) {
             let records = self.read(step).await?;
             let passed = self.pass(step, records).await;
-            self.mark(passed.spots, passed.letters).await?;
+            let letters = passed.spots.len() as u64;
+            self.mark(passed.spots).await?;
+            done += letters;
             if let Some((spot, failed)) = passed.failed {
-                return Err(of_failed(spot, failed, done + passed.letters));
+                return Err(of_failed(spot, failed, done));
             }
-            done += passed.letters;
             if self.caller.is_closed() {
                 break;
             }
@@ -98,15 +103,17 @@ impl Round {
             if self.caller.is_closed() {
                 break;
             }
-            if let Some(record) = records.remove(spot) {
-                if self.act == Act::Redrive {
-                    let to = self.to.as_deref();
-                    if let Err(failed) = send_back(&self.producer, to, &record).await {
-                        passed.failed = Some((*spot, failed));
-                        break;
-                    }
+            // A gap of the log. Or the broker is a new leader that does not know yet how far the
+            // log is written: so this is not marked.
+            let Some(record) = records.remove(spot) else {
+                continue;
+            };
+            if self.act == Act::Redrive {
+                let to = self.to.as_deref();
+                if let Err(failed) = send_back(&self.producer, to, &record).await {
+                    passed.failed = Some((*spot, failed));
+                    break;
                 }
-                passed.letters += 1;
             }
             passed.spots.push(*spot);
         }
@@ -114,8 +121,8 @@ impl Round {
     }
 
     /// Marks letters as done. Tries it several times if they were sent.
-    async fn mark(&self, spots: Vec<Spot>, letters: u64) -> Result<(), KafkaLettersError> {
-        let since = Instant::now();
+    async fn mark(&self, spots: Vec<Spot>) -> Result<(), KafkaLettersError> {
+        let (since, letters) = (Instant::now(), spots.len() as u64);
         loop {
             let marked = spots.clone();
             let Err(error) = self.client.ask(move |log| log.mark(&marked)).await else {

@@ -13,6 +13,9 @@ use super::letter::{KafkaLetter, letter};
 use crate::link::Spot;
 use crate::producer::Producer;
 
+/// Most characters of the marks: those that [`Redrive`](crate::Redrive) keeps.
+const MOST_CHARS: usize = 4_096;
+
 /// The dead letters in a topic, for an operator who decides about single ones. [`Redrive`] sends
 /// all of them back.
 ///
@@ -31,7 +34,12 @@ use crate::producer::Producer;
 /// - the process ends between the two. Marks are committed after 100 letters at most;
 /// - another process marks letters of the same partition at the same moment: the later commit may
 ///   replace the marks of the earlier one. Within a process that cannot happen;
-/// - a [`Redrive`] of the group begins between the two, and reads the letter before it is marked.
+/// - another process, or another handle that is no clone of this one, redrives the same letter at
+///   the same moment;
+/// - a [`Redrive`] of the group begins between the two, and reads the letter before it is marked;
+/// - the brokers forget the marks. They keep what a group without members has committed for
+///   `offsets.retention.minutes`, seven days by default, which may count from the last redrive. Let
+///   them keep it for longer than the topic keeps its letters.
 ///
 /// While a [`Redrive`] of the group runs, the brokers take no marks from elsewhere, and nothing is
 /// sent: [`KafkaLettersError::GroupInUse`].
@@ -103,11 +111,12 @@ impl KafkaLetters {
         self
     }
 
-    /// Limits the marks of a partition, in characters; 4,096 by default, as in the brokers'
-    /// `offset.metadata.max.bytes`. Set it if the brokers accept less: otherwise letters may be
-    /// sent that cannot be marked.
+    /// Limits the marks of a partition, in characters; 4,096 by default and at most, as in the
+    /// brokers' `offset.metadata.max.bytes`. Set it if the brokers accept less: otherwise letters
+    /// may be sent that cannot be marked. [`Redrive`](crate::Redrive) keeps no more of them.
     #[must_use]
     pub fn metadata_chars(mut self, most: usize) -> Self {
+        let most = most.min(MOST_CHARS);
         self.client = self.client.with(|settings| settings.metadata_chars(most));
         self
     }

@@ -34,7 +34,9 @@ const CONCURRENCY: usize = 256;
 /// byte by byte. Its time is that of the redrive: with the original one, a topic that deletes
 /// records by age could delete it before it is read. It is committed in the group of the redrive
 /// when it is written: the next redrive of the same group begins behind it. If the process ends
-/// before the commit, the letter is sent twice.
+/// before the commit, the letter is sent twice. The brokers forget what a group without members has
+/// committed after `offsets.retention.minutes`, seven days by default: let them keep it for longer
+/// than the topic keeps its letters, or the next redrive sends all of them again.
 ///
 /// Letters of one key are sent one after the other. So they arrive in the order in which they
 /// became letters, if the topic of the letters has all letters of a key in one partition: this

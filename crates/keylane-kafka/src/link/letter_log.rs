@@ -95,8 +95,7 @@ impl LetterLog {
         most: usize,
         mut found: impl FnMut(Spot, &BorrowedMessage<'_>),
     ) -> KafkaResult<()> {
-        let until = Instant::now() + READ_WITHIN;
-        let (first, from) = after.map_or((0, 0), |(number, at)| (number, at + 1));
+        let (first, from) = after.map_or((0, 0), |(number, at)| (number, at.saturating_add(1)));
         let numbers = self.partitions()?;
         let numbers: Vec<_> = numbers.into_iter().filter(|it| *it >= first).collect();
         let mut left = most;
@@ -106,7 +105,7 @@ impl LetterLog {
             }
             let Part { marks, end } = self.part(number, committed)?;
             let from = marks.next_open(if number == first { from } else { 0 });
-            let place = (&self.topic, number);
+            let (place, until) = ((&self.topic, number), Instant::now() + READ_WITHIN);
             self.reader.scan(place, from..end, until, |at, record| {
                 if !marks.is_done(at) {
                     found((number, at), record);
@@ -150,9 +149,9 @@ impl LetterLog {
                 }
             }
         }
-        for number in by_partition(&open).into_keys() {
-            // A commit that changes nothing.
-            self.mark_in(number, &BTreeSet::new())?;
+        if let Some((number, _)) = open.first() {
+            // A commit that changes nothing. The group takes it for each partition or for none.
+            self.mark_in(*number, &BTreeSet::new())?;
         }
         Ok(open)
     }

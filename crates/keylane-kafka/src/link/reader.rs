@@ -87,6 +87,10 @@ impl Reader {
                     if at >= range.end {
                         return Ok(());
                     }
+                    // Records before it come again and again if the log ends before it.
+                    if at < next && Instant::now() >= until {
+                        return Err(KafkaError::NoMessageReceived);
+                    }
                     if at >= next {
                         let Some(further) = take(at, &message) else {
                             return Ok(());

@@ -35,8 +35,8 @@ pub struct Receipt<M, O, E> {
     pub(super) answer: Answer<M, O, E>,
     /// The id of the engine.
     pub(super) engine: usize,
-    /// The hash of the key.
-    pub(super) hash: u64,
+    /// The hash of the key. 0: the message may settle before the one that is with its handler.
+    pub(super) behind: u64,
 }
 
 pub(super) type Answer<M, O, E> = oneshot::Receiver<Result<O, ReceiptError<M, E>>>;
@@ -46,7 +46,7 @@ impl<M, O, E> Future for Receipt<M, O, E> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = Pin::new(&mut self.answer).poll(cx);
-        if polled.is_pending() && is_polled(self.engine, self.hash) {
+        if polled.is_pending() && is_polled(self.engine, self.behind) {
             warn_of_deadlock(self.engine);
         }
         polled.map(|answer| match answer {
@@ -56,12 +56,17 @@ impl<M, O, E> Future for Receipt<M, O, E> {
     }
 }
 
-/// Warns once for each dispatcher, or rarely more often.
+/// Warns once, and then rarely: each time that twice as many receipts were polled so. Not again for
+/// the dispatcher of the last time.
 #[cold]
 fn warn_of_deadlock(engine: usize) {
     static LAST: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: nothing is published by it.
-    if LAST.swap(engine, Ordering::Relaxed) != engine {
+    static TIMES: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: nothing is published by them.
+    if LAST.swap(engine, Ordering::Relaxed) == engine {
+        return;
+    }
+    if (TIMES.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two() {
         tracing::warn!(
             target: "keylane",
             "a handler awaits the receipt of a message of its own key, which starts only when the \

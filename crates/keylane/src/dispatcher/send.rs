@@ -218,10 +218,11 @@ where
 
     /// The receipt of a message whose key has this hash.
     pub(super) fn receipt(&self, answer: Answer<M, O, E>, hash: u64) -> Receipt<M, O, E> {
+        let behind = self.engine.settings.settles_in_turn().then_some(hash);
         Receipt {
             answer,
             engine: self.engine.id(),
-            hash,
+            behind: behind.unwrap_or(0),
         }
     }
 

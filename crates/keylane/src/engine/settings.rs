@@ -96,6 +96,14 @@ impl<K, M, E> Settings<K, M, E> {
         }
     }
 
+    /// Whether a message of a lane settles only after those before it have: it is never dropped,
+    /// declined or merged while it waits.
+    pub(crate) fn settles_in_turn(&self) -> bool {
+        matches!(self.discipline, Discipline::Fifo)
+            && !self.expires
+            && matches!(self.overflow, Overflow::Wait | Overflow::Reject)
+    }
+
     fn plan(&self, shares: bool) -> PlanRules {
         match (&self.discipline, self.batch) {
             (Discipline::Fifo, None) => PlanRules::Fifo,

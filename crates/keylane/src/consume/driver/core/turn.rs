@@ -136,7 +136,9 @@ impl<P: Clone + PartialEq> Core<P> {
             let over = GenerationState::Over;
             let ours = self.ledger.held.positions(|held| held.standing != over);
             let ours: Vec<P> = ours.into_iter().map(|(_, position)| position).collect();
-            if !ours.is_empty() {
+            if ours.is_empty() {
+                self.extended_at = None;
+            } else {
                 self.extends_since = now;
                 self.actions.call(Call::Extend(ours));
             }
