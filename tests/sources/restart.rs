@@ -313,6 +313,29 @@ async fn the_hold_of_messages_is_shown_as_it_is_extended() {
     assert_eq!(watch.stats().hold, None);
 }
 
+/// Once nothing is held, no hold runs out.
+#[tokio::test(start_paused = true)]
+async fn no_hold_is_shown_after_the_last_message() {
+    let rig = Rig::new(plain().lease(3 * SECOND));
+    let orders = rig.spawn(Act::ok().sleeps(5 * SECOND));
+    let intake = rig.consume(&orders);
+    for _ in 0..2 {
+        rig.publish([1]);
+        tokio::time::sleep(4 * SECOND).await;
+        assert!(intake.stats().hold.is_some(), "it is extended");
+        for _ in 0..60 {
+            tokio::time::sleep(SECOND / 2).await;
+            let hold = intake.stats().hold;
+            assert!(
+                hold.is_none_or(|hold| hold.until > Instant::now()),
+                "{hold:?}"
+            );
+        }
+        assert_eq!(intake.stats().hold, None);
+    }
+    rig.finish(&orders, intake).await;
+}
+
 /// A source that opens and fails at once is opened after pauses that grow.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_fails_again_and_again_is_opened_ever_later() {

@@ -317,6 +317,26 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_passes_a_gap_before_what_is_done() {
+        let done = Start {
+            at: 5,
+            beyond: Beyond::from_iter([6..8]),
+            is_committed: true,
+        };
+        // The log has lost 5.
+        let mut partition = Partition::new(Generation(1), done.clone(), Limits::default());
+        for offset in [6, 7] {
+            assert_eq!(partition.deliver(offset), Ok(Delivered::Done));
+        }
+        assert_eq!(partition.commit().unwrap().offset, 8);
+        // Without a gap there is nothing to commit.
+        let mut partition = Partition::new(Generation(2), done, Limits::default());
+        assert_eq!(partition.deliver(5), Ok(Delivered::Open));
+        assert_eq!(partition.deliver(6), Ok(Delivered::Done));
+        assert_eq!(partition.commit(), None);
+    }
+
+    #[test]
     fn what_is_given_back_stays_open_and_stops_the_intake() {
         let mut partition = delivered(0..3);
         partition.settle(0, Outcome::Done);
