@@ -320,7 +320,7 @@ mod tests {
     fn a_commit_passes_a_gap_before_what_is_done() {
         let done = Start {
             at: 5,
-            beyond: Beyond::from_iter([6..8]),
+            beyond: std::iter::once(6..8).collect(),
             is_committed: true,
         };
         // The log has lost 5.
