@@ -131,15 +131,17 @@ fn handlers_that_block_every_thread_are_reported() {
         thread::scope(|scope| {
             let runs = scope.spawn(|| runtime.block_on(end.into_future()));
             let until = Instant::now() + PATIENCE;
-            while orders.stats().stuck < threads {
-                assert!(Instant::now() < until, "nothing was reported");
+            // One of two may be reported while the other has not begun. A line comes after its count.
+            let lines_now = || lines.with("no other thread of the runtime is free").len() as u64;
+            let is_reported = || orders.stats().stuck >= threads && lines_now() > before;
+            while !is_reported() && Instant::now() < until {
                 thread::sleep(MS);
             }
-            let now = lines.with("no other thread of the runtime is free").len() as u64;
-            // One of two may be reported while the other has not begun.
-            assert!(now > before, "{:?}", lines.all());
+            let reported = is_reported();
             *let_go.0.lock().unwrap() = true;
             let_go.1.notify_all();
+            // Not before: the scope waits for the handlers.
+            assert!(reported, "nothing was reported: {:?}", lines.all());
             assert_eq!(runs.join().unwrap().done, threads);
         });
         assert_eq!(orders.stats().stuck, threads, "each is reported once");
