@@ -7,12 +7,12 @@ use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted};
 use keylane_console::Action;
 use keylane_kafka::{KafkaLetters, KafkaSource, Producer};
-use serde_json::{Value, json};
+use serde_json::Value;
 use testkit_browser::until;
 use testkit_servers::Kafka;
 use tokio::runtime::Runtime;
 
-use crate::letters_of_redis::{act, job, listed};
+use crate::letters_of_redis::{are_purged_and_redriven, listed};
 use crate::served::Served;
 
 /// Waits for so many letters. The topic is there soon after the source has opened.
@@ -66,40 +66,7 @@ fn the_letters_in_a_topic_are_shown_purged_and_redriven() {
     });
 
     let letters = until_listed(&served, 2);
-    for letter in &letters {
-        let id = letter["id"].as_str().unwrap();
-        let one = served.get(&format!("letter?name=dead&id={id}")).json();
-        assert_eq!(one["headers"], json!([["trace", "<i>7</i>"]]));
-        assert_eq!(one["payload"]["shown"], "{\"cents\":100}");
-        assert_eq!(
-            (&one["cause"], &one["attempts"]),
-            (&json!("failed"), &json!(1))
-        );
-        assert!(one["error"].as_str().unwrap().contains("declined"));
-        assert!(one["at_ms"].as_u64().unwrap() > 1_700_000_000_000);
-    }
-    let of = |key: &str| {
-        let letter = letters.iter().find(|letter| letter["key"] == key);
-        letter.unwrap()["id"].clone()
-    };
-    let wrong = served.get("letter?name=dead&id=17-x").refusal();
-    assert_eq!(wrong, (502, "store_failed".to_owned()));
-    let purged = act(&served, "purge_letters", "ids", json!([of("ann")]));
-    assert_eq!(purged, json!({ "letters": 1 }));
-    let again = act(&served, "redrive_letters", "ids", json!([of("ann")]));
-    assert_eq!(again, json!({ "letters": 0 }));
-
-    // It fails again: another letter, which this job does not take.
-    act(&served, "redrive_letters", "filter", json!("bob"));
-    assert_eq!(job(&served)["done"], 1);
-    until("it is a letter again", || orders.stats().dead_lettered == 3);
-    let letters = until_listed(&served, 1);
-    assert_ne!(letters[0]["id"], of("bob"));
-    fails.store(false, Ordering::Relaxed);
-    let redriven = act(&served, "redrive_letters", "ids", json!([letters[0]["id"]]));
-    assert_eq!(redriven, json!({ "letters": 1 }));
-    until("it is handled", || orders.stats().done == 1);
-    assert!(listed(&served).is_empty());
+    are_purged_and_redriven(&letters, &served, &orders, &fails);
     runtime.block_on(async {
         drop(intake);
         orders.drain().await;

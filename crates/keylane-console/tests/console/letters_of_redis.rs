@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keylane::source::RawMessage;
-use keylane::{Dispatcher, OnExhausted};
+use keylane::{Bytes, Dispatcher, OnExhausted};
 use keylane_console::Action;
 use keylane_redis::{ListLetters, ListQueue, Redis, StreamLetters, StreamSink, StreamSource};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ enum Kept {
     InStream,
 }
 
-pub(crate) fn act(served: &Served, action: &str, name: &str, which: Value) -> Value {
+fn act(served: &Served, action: &str, name: &str, which: Value) -> Value {
     let mut body = json!({ "name": "dead", "action": action });
     body[name] = which;
     served.post("letters/act", &body).json()
@@ -40,7 +40,7 @@ fn until_listed(served: &Served, count: usize) -> Vec<Value> {
     letters
 }
 
-pub(crate) fn job(served: &Served) -> Value {
+fn job(served: &Served) -> Value {
     let mut stream = served.stream("feed", None);
     let data = stream.until(|data| data["body"]["letters"][0]["job"]["state"] == "done");
     data["body"]["letters"][0]["job"].clone()
@@ -101,7 +101,23 @@ fn letters_are_shown_purged_and_redriven(kept: Kept) {
     });
 
     let letters = until_listed(&served, 2);
-    for letter in &letters {
+    are_purged_and_redriven(&letters, &served, &orders, &fails);
+    runtime.block_on(async {
+        drop(intake);
+        orders.drain().await;
+    });
+}
+
+type Orders = Dispatcher<Option<Bytes>, RawMessage, (), &'static str>;
+
+/// These are the letters of `ann` and `bob`, and their handler fails.
+pub(crate) fn are_purged_and_redriven(
+    letters: &[Value],
+    served: &Served,
+    orders: &Orders,
+    fails: &AtomicBool,
+) {
+    for letter in letters {
         let id = letter["id"].as_str().unwrap();
         let one = served.get(&format!("letter?name=dead&id={id}")).json();
         assert_eq!(one["headers"], json!([["trace", "<i>7</i>"]]));
@@ -119,26 +135,22 @@ fn letters_are_shown_purged_and_redriven(kept: Kept) {
     };
     let wrong = served.get("letter?name=dead&id=17-x").refusal();
     assert_eq!(wrong, (502, "store_failed".to_owned()));
-    let purged = act(&served, "purge_letters", "ids", json!([of("ann")]));
+    let purged = act(served, "purge_letters", "ids", json!([of("ann")]));
     assert_eq!(purged, json!({ "letters": 1 }));
-    let again = act(&served, "redrive_letters", "ids", json!([of("ann")]));
+    let again = act(served, "redrive_letters", "ids", json!([of("ann")]));
     assert_eq!(again, json!({ "letters": 0 }));
 
     // It fails again: another letter, which this job does not take.
-    act(&served, "redrive_letters", "filter", json!("bob"));
-    assert_eq!(job(&served)["done"], 1);
+    act(served, "redrive_letters", "filter", json!("bob"));
+    assert_eq!(job(served)["done"], 1);
     until("it is a letter again", || orders.stats().dead_lettered == 3);
-    let letters = until_listed(&served, 1);
+    let letters = until_listed(served, 1);
     assert_ne!(letters[0]["id"], of("bob"));
     fails.store(false, Ordering::Relaxed);
-    let redriven = act(&served, "redrive_letters", "ids", json!([letters[0]["id"]]));
+    let redriven = act(served, "redrive_letters", "ids", json!([letters[0]["id"]]));
     assert_eq!(redriven, json!({ "letters": 1 }));
     until("it is handled", || orders.stats().done == 1);
-    assert!(listed(&served).is_empty());
-    runtime.block_on(async {
-        drop(intake);
-        orders.drain().await;
-    });
+    assert!(listed(served).is_empty());
 }
 
 #[test]

@@ -11,10 +11,8 @@ use super::error::KafkaLettersError;
 use super::id::LetterId;
 use super::letter::{KafkaLetter, letter};
 use crate::link::Spot;
+use crate::metadata::MOST_CHARS;
 use crate::producer::Producer;
-
-/// Most characters of the marks: those that [`Redrive`](crate::Redrive) keeps.
-const MOST_CHARS: usize = 4_096;
 
 /// The dead letters in a topic, for an operator who decides about single ones. [`Redrive`] sends
 /// all of them back.

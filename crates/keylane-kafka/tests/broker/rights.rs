@@ -269,6 +269,15 @@ async fn a_topic_that_may_not_be_read_holds_up_no_other() {
     assert_eq!(intake.stop().await.restarts, 0);
 }
 
+/// Checks that an error names what the user may not do, and where.
+fn assert_names(refused: &dyn std::fmt::Display, topic: &Topic, user: &str, error: &str) {
+    let said = refused.to_string();
+    let group = format!("{}-{user}", topic.group);
+    for word in [error, "`Read`", &topic.name, &group] {
+        assert!(said.contains(word), "{user}: {word} is not in: {said}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
     show_log();
@@ -282,11 +291,7 @@ async fn a_redrive_ends_whose_user_may_not_read_or_commit() {
         let RedriveError::NotAuthorized { redriven: 0, .. } = refused else {
             panic!("{user}: {refused}");
         };
-        let said = refused.to_string();
-        let group = format!("{}-{user}", topic.group);
-        for word in [error, "`Read`", &topic.name, &group] {
-            assert!(said.contains(word), "{user}: {word} is not in: {said}");
-        }
+        assert_names(&refused, &topic, user, error);
     }
     assert_eq!(to.records().await.len(), 0);
     let ended = redrive_as(&topic, "billing", &to).run().await;
@@ -308,11 +313,7 @@ async fn single_letters_say_what_their_user_may_not_do() {
         let KafkaLettersError::NotAuthorized { .. } = refused else {
             panic!("{user}: {refused}");
         };
-        let said = refused.to_string();
-        let group = format!("{}-{user}", topic.group);
-        for word in [error, "`Read`", &topic.name, &group] {
-            assert!(said.contains(word), "{user}: {word} is not in: {said}");
-        }
+        assert_names(&refused, &topic, user, error);
     }
     assert_eq!(to.records().await.len(), 0);
     // It may look, and no more.
