@@ -27,8 +27,10 @@ const OPERATIONS: [Operation; 5] = [Resume, Skip, Replace, Purge, RetryNow];
 fn expected(state: State, operation: Operation) -> (String, [&'static str; 2]) {
     let said = |what: &str, words| (what.to_owned(), words);
     let done = ["done"; 2];
-    let refused = "the lane of this key is not waiting for this decision (NotHalted)";
-    let in_flight = "the head of the lane is in flight, or about to be (InFlight)";
+    let refused =
+        "the lane of this key is not waiting for this decision: look at its state (NotHalted)";
+    let in_flight =
+        "the head of the lane is in flight, or about to be: try again when it has ended (InFlight)";
     // What happens to them if nothing is decided.
     let anyway = match state {
         State::Refused => ["dead-lettered", "done"],

@@ -351,7 +351,7 @@ fn replace_refuses_a_message_of_another_key() {
         let refused = lane.replace(stranger).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "the key of the message is not the key of this lane"
+            "the key of the message is not the key of this lane: give it one with the same key"
         );
         assert!(matches!(refused, LaneError::OtherKey(_)));
         assert_eq!(refused.into_inner().key, Some(2));

@@ -11,6 +11,7 @@ mod recorder;
 
 mod described;
 mod logs;
+mod lost;
 mod origins;
 mod panicking;
 mod spans;

@@ -1,6 +1,8 @@
 //! What the log says of a message that a source has handed over: its source, its position, its id.
 
-use std::time::Duration;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keylane::error::BoxError;
@@ -9,6 +11,7 @@ use keylane::{Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retr
 use keylane_testkit::Lines;
 use keylane_testkit::reference::ReferenceServer;
 use keylane_testkit::scenario::{paused, until};
+use tracing::subscriber::DefaultGuard;
 
 /// The fields of the first message: those of its source, as the log shows them.
 const ORIGIN: &str = "source=reference position=0:0#1 id=order-4711";
@@ -60,7 +63,7 @@ fn lines_with(
     on_exhausted: OnExhausted<Bytes, RawMessage, &'static str>,
     waits_for: &str,
 ) -> Vec<String> {
-    let ends = std::sync::Arc::new(ends);
+    let ends = Arc::new(ends);
     lines_of(async |lines| {
         let server = published();
         let orders = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
@@ -120,6 +123,57 @@ fn each_line_about_a_message_of_a_source_says_which_one_it_is() {
             }
         }
     }
+}
+
+thread_local! {
+    /// The subscriber of a thread of a runtime.
+    static ON: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
+}
+
+/// It blocks until the line is written, so the driver has written it on another thread.
+#[test]
+fn the_line_about_a_handler_that_blocks_says_which_message_it_has() {
+    let lines = Lines::new();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(lines.writer())
+        .finish();
+    let subscriber = Arc::new(subscriber);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(2).enable_time();
+    let runtime = runtime.on_thread_start(move || {
+        let on = keylane_testkit::set_subscriber(Arc::clone(&subscriber));
+        ON.set(Some(on));
+    });
+    let blocked = lines.clone();
+    let line = move || blocked.with("a handler blocks its thread").pop();
+    let run = async move {
+        let orders = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+            .trace_keys()
+            .on_exhausted(OnExhausted::Discard)
+            .stuck_after(Duration::from_millis(20))
+            .spawn(move |_: RawMessage| {
+                let until = Instant::now() + Duration::from_secs(120);
+                while line().is_none() && Instant::now() < until {
+                    // What must not be done.
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                async move { Ok::<_, BoxError>(()) }
+            })
+            .unwrap();
+        let intake = orders.consume(published().source()).unwrap();
+        until(|| intake.stats().acked == 1).await;
+        intake.stop().await;
+    };
+    let runtime = runtime.build().unwrap();
+    // On a thread of the runtime.
+    runtime.block_on(async { tokio::spawn(run).await }).unwrap();
+    let all = lines.with("a handler blocks its thread");
+    let [line] = &all[..] else {
+        panic!("one line: {:#?}", lines.all());
+    };
+    let fields = format!("key=b\"user-7\" {ORIGIN} elapsed=");
+    assert!(line.contains(&fields), "{line}");
 }
 
 #[test]
@@ -194,6 +248,8 @@ fn no_line_is_lost_when_the_driver_is_behind() {
     for what in ["an attempt failed", "gave up on the message"] {
         let about: Vec<_> = lines.iter().filter(|line| line.contains(what)).collect();
         assert_eq!(about.len(), MESSAGES, "{what}");
+        let is_named = |line: &&&String| line.contains("source=reference");
+        assert_eq!(about.iter().filter(is_named).count(), MESSAGES, "{what}");
         let named = about.iter().filter(|line| line.contains("position="));
         let named = named.count();
         assert!((1..MESSAGES).contains(&named), "{named} of {MESSAGES}");

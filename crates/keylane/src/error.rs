@@ -10,22 +10,28 @@ use thiserror::Error;
 #[doc(inline)]
 pub use keylane_source::{BoxError, Failure};
 
+const CLOSED: &str = "the dispatcher is closed: it takes nothing more after `drain`, `close` or \
+                      `abort`, or when its runtime has ended";
+const LANE_FULL: &str = "the lane of this key is full: try again later, or raise `lane_capacity`";
+const TOO_LARGE: &str = "the message is larger than the capacity in bytes: raise `capacity_bytes`";
+const TOO_FAR: &str = "the time of the message is too far in the future: choose an earlier one";
+
 /// The reason why a message was not accepted. The message comes back.
 #[non_exhaustive]
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum SendError<M> {
     /// The dispatcher takes no more messages: it was drained, closed, aborted, or its runtime is
     /// gone.
-    #[error("the dispatcher is closed")]
+    #[error("{CLOSED}")]
     Closed(M),
     /// The lane of this key is full and its policy is [`Overflow::Reject`](crate::Overflow).
-    #[error("the lane of this key is full")]
+    #[error("{LANE_FULL}")]
     LaneFull(M),
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
-    #[error("the message is larger than the capacity in bytes")]
+    #[error("{TOO_LARGE}")]
     TooLarge(M),
     /// The message has to wait for a time that does not exist.
-    #[error("the time of the message is too far in the future")]
+    #[error("{TOO_FAR}")]
     TooFar(M),
 }
 
@@ -48,19 +54,21 @@ impl<M> SendError<M> {
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<M> {
     /// The dispatcher is at its capacity. Try again later, or wait with `send`.
-    #[error("the dispatcher is at its capacity")]
+    #[error(
+        "the dispatcher is at its capacity: try again later, wait with `send`, or raise `capacity`"
+    )]
     Full(M),
     /// The lane of this key is full; messages of other keys may still be accepted.
-    #[error("the lane of this key is full")]
+    #[error("{LANE_FULL}")]
     LaneFull(M),
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
-    #[error("the message is larger than the capacity in bytes")]
+    #[error("{TOO_LARGE}")]
     TooLarge(M),
     /// The message has to wait for a time that does not exist.
-    #[error("the time of the message is too far in the future")]
+    #[error("{TOO_FAR}")]
     TooFar(M),
     /// The dispatcher takes no more messages.
-    #[error("the dispatcher is closed")]
+    #[error("{CLOSED}")]
     Closed(M),
 }
 
@@ -92,7 +100,7 @@ impl<M> From<SendError<M>> for TrySendError<M> {
 
 /// No room can be reserved: the dispatcher takes no more messages.
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
-#[error("the dispatcher is closed")]
+#[error("{CLOSED}")]
 pub struct ReserveError;
 
 text_in_debug! { ReserveError }
@@ -108,7 +116,7 @@ pub enum ResizeError {
     #[error("there can be no more than 65,536 lanes")]
     TooMany,
     /// The dispatcher takes no more messages.
-    #[error("the dispatcher is closed")]
+    #[error("{CLOSED}")]
     Closed,
 }
 
@@ -281,7 +289,7 @@ text_in_debug! {
 #[derive(Error)]
 pub enum ConsumeError {
     /// The dispatcher takes no more messages.
-    #[error("the dispatcher is closed")]
+    #[error("{CLOSED}")]
     Closed,
     /// A message that fails would be discarded, and its source told that it may forget it.
     #[error(
@@ -313,18 +321,18 @@ text_in_debug! { ConsumeError: Closed, Discards, NoDeadLetters, NoVersions, Zero
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum LaneError<M = ()> {
     /// The lane is neither halted nor waiting for what was asked: there is nothing to decide.
-    #[error("the lane of this key is not waiting for this decision")]
+    #[error("the lane of this key is not waiting for this decision: look at its state")]
     NotHalted(M),
     /// The head is with its handler, with the dead-letter sink, or on its way there, and cannot be
     /// changed.
-    #[error("the head of the lane is in flight, or about to be")]
+    #[error("the head of the lane is in flight, or about to be: try again when it has ended")]
     InFlight(M),
     /// The message has another key than this lane, and would run beside the other messages of its
     /// key.
-    #[error("the key of the message is not the key of this lane")]
+    #[error("the key of the message is not the key of this lane: give it one with the same key")]
     OtherKey(M),
     /// The message alone is larger than the capacity in bytes, or than 4 GiB.
-    #[error("the message is larger than the capacity in bytes")]
+    #[error("{TOO_LARGE}")]
     TooLarge(M),
 }
 

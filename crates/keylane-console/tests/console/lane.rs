@@ -160,7 +160,7 @@ fn a_halted_message_is_replaced_where_a_text_can_be_decoded() {
     assert_eq!(wrong.json()["why"], "invalid digit found in string");
     assert_eq!(
         replace("4").json()["why"],
-        "the key of the message is not the key of this lane"
+        "the key of the message is not the key of this lane: give it one with the same key"
     );
     assert_eq!(orders.stats().halted, 1);
 

@@ -63,6 +63,12 @@ impl Control {
         }
     }
 
+    /// Whether it has ended, or finishes what is here.
+    pub(super) fn is_stopping(&self) -> bool {
+        let state = lock(&self.seen).stats.state;
+        matches!(state, IntakeState::Stopping | IntakeState::Ended)
+    }
+
     /// Whether it takes messages in, and why not.
     pub(super) fn health(&self, limits: &HealthLimits, now: Instant) -> Health {
         let seen = lock(&self.seen);

@@ -114,6 +114,14 @@ impl Intake {
 
 impl Drop for Intake {
     fn drop(&mut self) {
+        if !self.control.is_stopping() {
+            tracing::warn!(
+                target: "keylane",
+                source = %self.control.source,
+                "an intake is dropped, and stops: keep it while its source is consumed, and call \
+                 `stop` to wait for its end"
+            );
+        }
         let at = (self.now.0)().checked_add(PATIENCE);
         self.send(Command::Stop(at));
     }

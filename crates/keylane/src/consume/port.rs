@@ -36,11 +36,12 @@ impl<T: Spec> EnginePort<T> {
     /// `guard`: is told of attempts before they start.
     pub(super) fn new(
         engine: &Arc<Engine<T>>,
+        name: &str,
         guard: Option<Arc<dyn SlotGuard>>,
         guards_starts: bool,
     ) -> Result<Self, ConsumeError> {
         let starts = guards_starts.then(|| engine.guard_starts());
-        let registration = engine.sources.register(guard);
+        let registration = engine.sources.register(name, guard);
         Ok(Self {
             engine: Arc::clone(engine),
             registration: registration.ok_or(ConsumeError::Closed)?,

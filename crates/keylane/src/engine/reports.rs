@@ -9,7 +9,7 @@ const REPORTED_EVERY: Duration = Duration::from_secs(10);
 
 /// When errors were last reported.
 #[derive(Default)]
-pub(super) struct Reports {
+pub(crate) struct Reports {
     last: Option<Instant>,
     /// Errors since then.
     missed: u64,
@@ -17,7 +17,7 @@ pub(super) struct Reports {
 
 impl Reports {
     /// How many there were since the last report, if this one is to be reported.
-    pub(super) fn admit(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now < last + REPORTED_EVERY) {
             self.missed += 1;
             return None;

@@ -146,6 +146,8 @@ impl<T: Spec> Engine<T> {
             settlement: Arc::clone(&settlement),
         });
         let decisions = Arc::new(Decisions {
+            lost_to_limits: Mutex::default(),
+            expired: Mutex::default(),
             table: Arc::clone(&table),
             settlement: Arc::clone(&settlement),
             store_requests,

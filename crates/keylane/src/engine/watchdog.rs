@@ -20,7 +20,9 @@ use std::time::Duration;
 use keylane_rt::clock::{self, Instant};
 use keylane_rt::{self as rt, Arc, Nudge};
 
+use super::sources::SourceSlot;
 use super::{Engine, Stage};
+use crate::observe::message_line::{MessageLine, What};
 use crate::observe::{Lateness, StuckPoll, StuckPolls};
 use crate::types::Spec;
 
@@ -62,7 +64,7 @@ async fn watchdog<T: Spec>(engine: Arc<Engine<T>>, seen: Arc<Mutex<Seen>>, nudge
             look_at_polls(&engine, &mut seen.polls)
         };
         for stuck in stuck {
-            report(&engine, stuck, false);
+            report(&engine, &stuck, false);
         }
         engine.full_for(clock::now());
         let now = engine.clocks.stamp(clock::now());
@@ -95,7 +97,7 @@ fn look_from_outside<T: Spec>(engine: &Engine<T>, seen: &Mutex<Seen>) {
         look_at_polls(engine, &mut seen.polls)
     };
     for stuck in stuck {
-        report(engine, stuck, true);
+        report(engine, &stuck, true);
     }
 }
 
@@ -106,25 +108,19 @@ fn look_at_polls<T: Spec>(engine: &Engine<T>, polls: &mut StuckPolls) -> Vec<Stu
     stuck
 }
 
-/// `is_alone`: the runtime has run nothing else meanwhile.
-fn report<T: Spec>(engine: &Engine<T>, StuckPoll { hash, lasted }: StuckPoll, is_alone: bool) {
+/// `is_alone`: the runtime has run nothing else meanwhile, and so the driver of the source neither.
+fn report<T: Spec>(engine: &Engine<T>, stuck: &StuckPoll, is_alone: bool) {
+    let (hash, elapsed) = (stuck.hash, stuck.lasted);
     engine.probe.counters.stuck.add(1);
     let key = || engine.table.lanes.key_of(hash);
-    engine.probe.notify_stuck(key, lasted);
-    let key = engine.table.shown_by_hash(hash);
-    match is_alone {
-        false => tracing::warn!(
-            target: "keylane",
-            %key, elapsed = ?lasted,
-            "a handler blocks its thread; move blocking work to `spawn_blocking`"
-        ),
-        true => tracing::error!(
-            target: "keylane",
-            %key, elapsed = ?lasted,
-            "a handler blocks its thread, and no other thread of the runtime is free, so nothing \
-             else runs; move blocking work to `spawn_blocking`"
-        ),
-    }
+    engine.probe.notify_stuck(key, elapsed);
+    let line = MessageLine {
+        key: engine.table.shown_by_hash(hash),
+        what: What::Blocks { elapsed, is_alone },
+    };
+    let source = SourceSlot::unpack(stuck.message);
+    let is_there = || !is_alone && stuck.still_lasts();
+    engine.decisions.sources.log_at_once(source, line, is_there);
 }
 
 impl<T: Spec> Engine<T> {

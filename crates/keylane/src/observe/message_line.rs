@@ -3,6 +3,8 @@
 //! The engine does not know where a message of a source is. So it makes a [`MessageLine`], and the
 //! driver of the source writes it with the [`Origin`] of the message.
 
+use std::time::Duration;
+
 use tracing::Level;
 
 /// What the log says of one message.
@@ -16,14 +18,43 @@ pub(crate) struct MessageLine {
 /// What has happened to a message.
 #[derive(Debug)]
 pub(crate) enum What {
-    Failed { attempt: u32, error: Box<str> },
-    LeaseLost { attempt: u32 },
-    RetryPanicked { panic: String },
-    GivenUp { attempts: u32, fate: Fate },
-    LetterRefused { refusals: u32, error: Box<str> },
-    Halted { error: Box<str> },
-    HeldWithoutKey { error: Box<str> },
-    StartRefused { reason: Box<str> },
+    Failed {
+        attempt: u32,
+        error: Box<str>,
+    },
+    LeaseLost {
+        attempt: u32,
+    },
+    RetryPanicked {
+        panic: String,
+    },
+    GivenUp {
+        attempts: u32,
+        fate: Fate,
+    },
+    LetterRefused {
+        refusals: u32,
+        error: Box<str>,
+    },
+    Halted {
+        error: Box<str>,
+    },
+    HeldWithoutKey {
+        error: Box<str>,
+    },
+    StartRefused {
+        reason: Box<str>,
+    },
+    /// `suppressed`: how many were lost without a line since the last one.
+    Lost {
+        lost: Lost,
+        suppressed: u64,
+    },
+    /// `is_alone`: the runtime has run nothing else meanwhile.
+    Blocks {
+        elapsed: Duration,
+        is_alone: bool,
+    },
 }
 
 /// What becomes of a message that was given up.
@@ -32,6 +63,13 @@ pub(crate) enum Fate {
     DeadLetter,
     Halt,
     Discard,
+}
+
+/// Why a message is lost that was not given up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lost {
+    ToTheLimit,
+    Expired,
 }
 
 /// Where a message has come from.
@@ -73,10 +111,15 @@ macro_rules! line {
 impl What {
     pub(crate) fn level(&self) -> Level {
         match self {
-            Self::Failed { .. } | Self::LeaseLost { .. } | Self::GivenUp { .. } => Level::WARN,
+            Self::Failed { .. }
+            | Self::LeaseLost { .. }
+            | Self::GivenUp { .. }
+            | Self::Lost { .. } => Level::WARN,
             Self::LetterRefused { refusals, .. } if *refusals < IN_A_ROW => Level::WARN,
+            Self::Blocks { is_alone, .. } if !is_alone => Level::WARN,
             Self::StartRefused { .. } => Level::DEBUG,
             Self::LetterRefused { .. }
+            | Self::Blocks { .. }
             | Self::RetryPanicked { .. }
             | Self::Halted { .. }
             | Self::HeldWithoutKey { .. } => Level::ERROR,
@@ -145,6 +188,46 @@ impl MessageLine {
                 %reason,
                 "the source did not count the attempt, will retry"
             ),
+            What::Lost { lost, suppressed } => {
+                let lost = lost.text();
+                line!(warn, self, origin, suppressed, "{lost}");
+            }
+            What::Blocks {
+                elapsed,
+                is_alone: false,
+            } => line!(
+                warn,
+                self,
+                origin,
+                ?elapsed,
+                "a handler blocks its thread; move blocking work to `spawn_blocking`"
+            ),
+            What::Blocks {
+                elapsed,
+                is_alone: true,
+            } => line!(
+                error,
+                self,
+                origin,
+                ?elapsed,
+                "a handler blocks its thread, and no other thread of the runtime is free, so \
+                 nothing else runs; move blocking work to `spawn_blocking`"
+            ),
+        }
+    }
+}
+
+impl Lost {
+    fn text(self) -> &'static str {
+        match self {
+            Self::ToTheLimit => {
+                "a lane is full, and a message of it is dropped: raise `lane_capacity`, or look why \
+                 the lane is slow"
+            }
+            Self::Expired => {
+                "a message has expired before it was started, and is dropped: raise \
+                 `expire_after`, or look why its lane waits"
+            }
         }
     }
 }

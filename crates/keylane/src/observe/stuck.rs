@@ -17,7 +17,7 @@ use super::progress::Blocked;
 #[derive(Debug, Default)]
 struct ThreadMark {
     /// Which poll of this thread it is; 0 while no handler is polled. Stored with release after
-    /// `engine` and `hash`. Partner: the acquire load in `StuckPolls::look`, which then sees both
+    /// the other fields. Partner: the acquire load in `StuckPolls::look`, which then sees them
     /// as of this poll or of a later one. So a poll that returns while it is being reported may be
     /// reported with the key of the next one.
     poll: AtomicU64,
@@ -25,6 +25,8 @@ struct ThreadMark {
     engine: AtomicUsize,
     /// Relaxed: published by `poll`.
     hash: AtomicU64,
+    /// Names the message to its engine. Relaxed: published by `poll`.
+    message: AtomicU64,
 }
 
 /// All threads that ever polled a handler and still live.
@@ -48,7 +50,7 @@ pub(crate) struct PollMark;
 
 impl PollMark {
     #[inline]
-    pub(crate) fn start(engine: usize, hash: u64) -> Self {
+    pub(crate) fn start(engine: usize, hash: u64, message: u64) -> Self {
         // A thread that is ending has no mark any more; its last polls are not watched.
         let _ = MINE.try_with(|(mark, polls)| {
             let mark = mark.get_or_init(|| {
@@ -61,6 +63,7 @@ impl PollMark {
             polls.set(polls.get() + 1);
             mark.engine.store(engine, Ordering::Relaxed);
             mark.hash.store(hash, Ordering::Relaxed);
+            mark.message.store(message, Ordering::Relaxed);
             // Partner: `StuckPolls::look`.
             mark.poll.store(polls.get(), Ordering::Release);
         });
@@ -95,10 +98,22 @@ pub(crate) fn is_polled(engine: usize, hash: u64) -> bool {
 }
 
 /// A poll that has not returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct StuckPoll {
     pub(crate) hash: u64,
+    /// Names its message to the engine.
+    pub(crate) message: u64,
     pub(crate) lasted: Duration,
+    mark: Arc<ThreadMark>,
+    poll: u64,
+}
+
+impl StuckPoll {
+    /// Whether it has not returned yet. Its message is in its handler until then.
+    pub(crate) fn still_lasts(&self) -> bool {
+        // Relaxed: this thread has seen the poll begin.
+        self.mark.poll.load(Ordering::Relaxed) == self.poll
+    }
 }
 
 /// Finds polls that last, by what it saw on each thread the last time.
@@ -151,7 +166,10 @@ impl StuckPolls {
                         seen.reported = true;
                         stuck.push(StuckPoll {
                             hash: mark.hash.load(Ordering::Relaxed),
+                            message: mark.message.load(Ordering::Relaxed),
                             lasted,
+                            mark,
+                            poll,
                         });
                     }
                 }
@@ -223,22 +241,22 @@ mod tests {
     fn a_poll_that_lasts_is_reported_once() {
         let mut polls = StuckPolls::default();
         let start = keylane_rt::clock::now();
-        let mark = PollMark::start(1, 42);
-        assert_eq!(polls.look(1, start, LIMIT), []);
-        assert_eq!(
-            polls.look(2, start + LIMIT, LIMIT),
-            [],
-            "another engine's poll"
-        );
-        assert_eq!(polls.look(1, start, LIMIT), []);
-        let stuck = StuckPoll {
-            hash: 42,
-            lasted: LIMIT,
+        let mark = PollMark::start(1, 42, 7);
+        assert!(polls.look(1, start, LIMIT).is_empty());
+        let others = polls.look(2, start + LIMIT, LIMIT);
+        assert!(others.is_empty(), "another engine's poll");
+        assert!(polls.look(1, start, LIMIT).is_empty());
+        let [stuck] = &polls.look(1, start + LIMIT, LIMIT)[..] else {
+            panic!("one is stuck");
         };
-        assert_eq!(polls.look(1, start + LIMIT, LIMIT), [stuck]);
-        assert_eq!(polls.look(1, start + 2 * LIMIT, LIMIT), []);
+        assert_eq!((stuck.hash, stuck.message, stuck.lasted), (42, 7, LIMIT));
+        assert!(polls.look(1, start + 2 * LIMIT, LIMIT).is_empty());
+        assert!(stuck.still_lasts());
         drop(mark);
-        assert_eq!(polls.look(1, start + 3 * LIMIT, LIMIT), []);
+        assert!(!stuck.still_lasts());
+        let _next = PollMark::start(1, 42, 8);
+        assert!(!stuck.still_lasts());
+        assert!(polls.look(1, start + 3 * LIMIT, LIMIT).is_empty());
     }
 
     #[test]
@@ -246,8 +264,8 @@ mod tests {
         let mut polls = StuckPolls::default();
         let start = keylane_rt::clock::now();
         for second in 0..5 {
-            let _mark = PollMark::start(3, 42);
-            assert_eq!(polls.look(3, start + second * LIMIT, LIMIT), []);
+            let _mark = PollMark::start(3, 42, 7);
+            assert!(polls.look(3, start + second * LIMIT, LIMIT).is_empty());
         }
     }
 }

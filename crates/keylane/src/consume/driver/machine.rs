@@ -77,10 +77,11 @@ where
         let now = engine.clocks.now();
         let core = Core::new(terms, now);
         let slots = guard.clone().map(|guard| guard as Arc<dyn SlotGuard>);
-        let port = EnginePort::new(engine, slots, core.guards_starts())?;
+        let name = source.name();
+        let port = EnginePort::new(engine, &name, slots, core.guards_starts())?;
         Ok(Self {
             core,
-            name: source.name(),
+            name,
             describer: source.describer(),
             inlet: Inlet::new(dispatcher, port.source(), defers, most_held),
             port,

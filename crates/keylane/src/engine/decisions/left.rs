@@ -12,6 +12,7 @@ use crate::engine::message::{Accepted, Envelope, Held, Job, Parked, Work};
 use crate::engine::settings::Overflow;
 use crate::engine::settlement::{Outcome, Tally};
 use crate::error::Failure;
+use crate::observe::message_line::Lost;
 use crate::types::Spec;
 
 /// How long a message waits whose version is here already, before it is looked at again.
@@ -38,6 +39,8 @@ impl<T: Spec> Decisions<T> {
             accepted_at,
         };
         let Some(key) = key.filter(|_| !displaced) else {
+            let source = envelope.obligation.source();
+            self.log_lost(None, hash, source, Lost::ToTheLimit);
             self.settlement
                 .settle(tally, envelope, Outcome::Displaced(message));
             return None;
@@ -65,13 +68,19 @@ impl<T: Spec> Decisions<T> {
                 self.place_again(tally, key, hash, Parked { message, envelope });
                 return None;
             }
-            Left::Expired => Outcome::Expired(message),
+            Left::Expired => {
+                let source = envelope.obligation.source();
+                self.log_lost(Some(key), hash, source, Lost::Expired);
+                Outcome::Expired(message)
+            }
             Left::Duplicate | Left::Repeated => Outcome::Duplicate(message),
             Left::Declined => Outcome::Declined(message),
             Left::Superseded => Outcome::Superseded(message),
             Left::Purged => Outcome::Purged(message),
             Left::Displaced => {
                 self.probe.counters.overflowed.add(1);
+                let source = envelope.obligation.source();
+                self.log_lost(Some(key), hash, source, Lost::ToTheLimit);
                 Outcome::Displaced(message)
             }
             Left::Skipped => {
@@ -160,6 +169,8 @@ impl<T: Spec> Decisions<T> {
     ) -> Option<Job<T>> {
         let Parked { message, envelope } = refused;
         if self.settings.overflow != Overflow::DeadLetter {
+            let source = envelope.obligation.source();
+            self.log_lost(Some(&key), hash, source, Lost::ToTheLimit);
             self.settlement
                 .settle(tally, envelope, Outcome::Displaced(message));
             return None;

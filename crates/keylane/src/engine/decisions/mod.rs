@@ -6,6 +6,8 @@ mod merge;
 
 mod left;
 
+mod lost;
+
 mod delay;
 
 mod due;
@@ -22,12 +24,13 @@ mod unleased;
 
 mod revoked;
 
-use keylane_rt::{Arc, mpsc};
+use keylane_rt::{Arc, Mutex, mpsc};
 
 use super::clocks::Clocks;
 use super::end::ShutdownState;
 use super::message::StoreRequest;
 use super::probe::Probe;
+use super::reports::Reports;
 use super::settings::Settings;
 use super::settlement::Settlement;
 use super::sources::Sources;
@@ -47,4 +50,8 @@ pub(crate) struct Decisions<T: Types> {
     pub(super) probe: Arc<Probe<T::Key>>,
     pub(super) shutdown: Arc<ShutdownState<T::Key, T::Message>>,
     pub(super) sources: Arc<Sources>,
+    /// When messages that were lost to the limit of their lane were logged.
+    pub(super) lost_to_limits: Mutex<Reports>,
+    /// When messages that expired were logged.
+    pub(super) expired: Mutex<Reports>,
 }

@@ -8,6 +8,7 @@ use super::Decisions;
 use crate::engine::end::HandedBack;
 use crate::engine::message::{Envelope, Job, JobEnvelope, Parked, Queued, Work};
 use crate::engine::settlement::{Outcome, Tally};
+use crate::observe::message_line::Lost;
 use crate::types::Spec;
 
 impl<T: Spec> Decisions<T> {
@@ -125,6 +126,8 @@ impl<T: Spec> Decisions<T> {
             ..
         } = job;
         let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
+        let source = envelope.obligation.source();
+        self.log_lost(key.as_ref(), hash, source, Lost::Expired);
         self.settlement
             .settle(tally, envelope, Outcome::Expired(message));
         self.advance(key, hash)

@@ -16,6 +16,7 @@ use super::super::{Engine, Lane};
 use super::burst::Burst;
 use super::detours::Detours;
 use crate::observe::hot_keys::DepthFilter;
+use crate::observe::message_line::Lost;
 use crate::types::Spec;
 
 /// Messages that have come and are not placed.
@@ -208,6 +209,10 @@ impl<'a, T: Spec> Placer<'a, T> {
             Offered::Parked => engine.probe.drop_quietly(key),
             Offered::Displaced(old) => {
                 engine.probe.counters.overflowed.add(1);
+                let source = old.envelope.obligation.source();
+                engine
+                    .decisions
+                    .log_lost(Some(&key), hash, source, Lost::ToTheLimit);
                 let outcome = Outcome::Displaced(old.message);
                 engine
                     .settlement

@@ -45,7 +45,7 @@ pub(crate) async fn serve_store<T: Spec>(
                     if let Some(suppressed) = reports.admit(clock::now()) {
                         tracing::error!(
                             target: "keylane",
-                            key = format_args!("#{:016x}", request.hash),
+                            key = %engine.probe.shown(Some(&request.key), request.hash),
                             %error, suppressed,
                             "the version store failed, will retry; the messages of the key wait"
                         );

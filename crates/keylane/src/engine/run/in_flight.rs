@@ -10,9 +10,11 @@ use super::extras::AttemptExtras;
 use super::kept::Kept;
 use crate::engine::message::{Envelope, Job, Unsettled};
 use crate::engine::settlement::{Outcome, Tally};
+use crate::engine::sources::SourceSlot;
 use crate::engine::{Engine, HandedBack};
 use crate::error::Failure;
 use crate::handler::Context;
+use crate::observe::PollMark;
 use crate::observe::facade::Stopwatch;
 use crate::observe::trace;
 use crate::types::Spec;
@@ -68,6 +70,14 @@ impl<'a, T: Spec, K: Kept<T>> InFlight<'a, T, K> {
             watched,
         };
         (input, in_flight)
+    }
+
+    /// Marks that this thread is in its handler, until the mark is dropped.
+    #[inline]
+    pub(super) fn mark(&self, engine: usize) -> PollMark {
+        let envelope = self.envelope.as_ref();
+        let source = envelope.and_then(|envelope| envelope.obligation.source());
+        PollMark::start(engine, self.hash, SourceSlot::pack(source))
     }
 
     /// Ends the observation of an attempt whose handler has returned.

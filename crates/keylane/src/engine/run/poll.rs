@@ -120,7 +120,7 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
         let context = this.in_flight.context;
         let called = input.and_then(|input| {
             // A closure may block before it returns its future.
-            let _mark = PollMark::start(engine.id(), this.in_flight.hash);
+            let _mark = this.in_flight.mark(engine.id());
             caught(|| handle(context, input)).map_err(Failure::Panicked)
         });
         match called {
@@ -153,9 +153,11 @@ impl<'a, T: Spec, K: Kept<T>, F> Attempt<'a, T, K, F> {
                 Err(Box::new(Failure::LeaseLost))
             }
             None => {
-                let watched = &mut in_flight.watched;
                 let future = this.future.as_mut();
-                match poll_once(future, cx, watched, engine.id(), in_flight.hash) {
+                let mark = || in_flight.mark(engine.id());
+                let polled = poll_once(future, cx, &in_flight.watched, mark);
+                let watched = &mut in_flight.watched;
+                match polled {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => {
                         let limit = engine.settings.attempt_timeout;
@@ -224,8 +226,7 @@ fn poll_once<F, O, X, E>(
     future: Pin<&mut Option<F>>,
     cx: &mut task::Context<'_>,
     watched: &Option<Box<AttemptExtras<E>>>,
-    engine: usize,
-    hash: u64,
+    mark: impl FnOnce() -> PollMark,
 ) -> Poll<Result<O, Box<Failure<E>>>>
 where
     F: Future<Output = Result<O, X>>,
@@ -236,7 +237,7 @@ where
         .expect("an attempt is polled until it is ready");
     let span = watched.as_ref().and_then(|watched| watched.span.as_ref());
     let _entered = span.map(|span| span.enter());
-    let _mark = PollMark::start(engine, hash);
+    let _mark = mark();
     match caught(|| future.poll(cx)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),

@@ -1,11 +1,13 @@
 //! Lines of the log about messages, which the drivers of their sources write.
 
+use std::sync::Arc;
+
 use keylane_rt::atomic::Ordering;
 use keylane_rt::lock;
 use tracing::Level;
 
 use super::{SourceSlot, Sources};
-use crate::observe::message_line::{MessageLine, What, is_logged};
+use crate::observe::message_line::{MessageLine, Origin, What, is_logged};
 use crate::observe::trace::Shown;
 
 /// Most lines that wait for a driver. It may be in a call of its source, and messages fail
@@ -14,8 +16,8 @@ const MOST: usize = 1024;
 
 impl Sources {
     /// Logs what has happened to a message. Of a message of a source, the driver writes the line,
-    /// because it knows the position. If it is gone or too far behind, the line is written here,
-    /// without the position: no line is lost.
+    /// because it knows the position. If it is too far behind, the line is written here, without
+    /// the position; if it is gone, also without the source: no line is lost.
     ///
     /// Called before the message settles. Never under a lock, because it formats the user's key.
     pub(crate) fn log<K>(
@@ -25,34 +27,58 @@ impl Sources {
         at: Option<SourceSlot>,
         what: impl FnOnce() -> What,
     ) {
-        if !is_logged(level) {
-            return;
-        }
-        let line = MessageLine {
-            key: key.to_string(),
-            what: what(),
-        };
-        let unwritten = match at {
-            Some(at) => self.push_line(at, line),
-            None => Some(line),
-        };
-        if let Some(line) = unwritten {
-            line.write(None);
+        if is_logged(level) {
+            let line = MessageLine {
+                key: key.to_string(),
+                what: what(),
+            };
+            self.push_line(at, line, || true);
         }
     }
 
-    /// Returns the line if its driver does not take it.
-    fn push_line(&self, at: SourceSlot, line: MessageLine) -> Option<MessageLine> {
-        let mut outboxes = lock(&self.outboxes);
-        let outbox = outboxes[at.source as usize].as_mut();
-        match outbox.filter(|outbox| outbox.news.lines.len() < MOST) {
-            None => Some(line),
-            Some(outbox) => {
-                outbox.news.lines.push((at.slot, line));
-                outbox.news.is_urgent = true;
-                self.unread.store(true, Ordering::Relaxed);
-                None
-            }
+    /// Logs what happens to a message in its handler, outside its runner. `is_there`: whether it is
+    /// still there, and its driver runs; asked while it cannot settle. If not, its slot may be
+    /// another one's, and the line is written without the position.
+    pub(crate) fn log_at_once(
+        &self,
+        at: Option<SourceSlot>,
+        line: MessageLine,
+        is_there: impl FnOnce() -> bool,
+    ) {
+        if is_logged(line.what.level()) {
+            self.push_line(at, line, is_there);
+            // No runner may come by that wakes them.
+            self.wake();
         }
+    }
+
+    /// Gives a line to the driver, or writes it.
+    fn push_line(
+        &self,
+        at: Option<SourceSlot>,
+        line: MessageLine,
+        is_there: impl FnOnce() -> bool,
+    ) {
+        let Some(at) = at else {
+            return line.write(None);
+        };
+        let mut outboxes = lock(&self.outboxes);
+        let Some(outbox) = &mut outboxes[at.source as usize] else {
+            drop(outboxes);
+            return line.write(None);
+        };
+        if outbox.news.lines.len() < MOST && is_there() {
+            outbox.news.lines.push((at.slot, line));
+            outbox.news.is_urgent = true;
+            self.unread.store(true, Ordering::Relaxed);
+            return;
+        }
+        let source = Arc::clone(&outbox.name);
+        drop(outboxes);
+        line.write(Some(&Origin {
+            source: &source,
+            position: None,
+            id: None,
+        }));
     }
 }

@@ -44,6 +44,26 @@ pub(crate) struct SourceSlot {
     pub(crate) slot: u32,
 }
 
+impl SourceSlot {
+    /// The word for no slot: there are not so many sources.
+    const NONE: u64 = u64::MAX;
+
+    /// Returns it as one word.
+    #[inline]
+    pub(crate) fn pack(slot: Option<Self>) -> u64 {
+        slot.map_or(Self::NONE, |Self { source, slot }| {
+            u64::from(source) << 32 | u64::from(slot)
+        })
+    }
+
+    pub(crate) fn unpack(word: u64) -> Option<Self> {
+        (word != Self::NONE).then_some(Self {
+            source: (word >> 32) as u32,
+            slot: word as u32,
+        })
+    }
+}
+
 /// The outboxes of all drivers of a dispatcher.
 #[derive(Default)]
 pub(crate) struct Sources {
@@ -65,6 +85,8 @@ pub(crate) struct Sources {
 /// What one driver has to read, and what it has said about its slots.
 #[derive(Default)]
 struct Outbox {
+    /// The name of the source.
+    name: Arc<str>,
     news: News,
     origins: Vec<OriginsRequest>,
     waker: Option<Waker>,
@@ -191,14 +213,17 @@ impl Sources {
         }
     }
 
-    /// Makes the outbox of a driver. Returns `None` when all 2^32 numbers have been used.
+    /// Makes the outbox of the driver of the source with this name. Returns `None` when all 2^32
+    /// numbers have been used.
     pub(crate) fn register(
         self: &Arc<Self>,
+        name: &str,
         guard: Option<Arc<dyn SlotGuard>>,
     ) -> Option<Registration> {
         let mut outboxes = lock(&self.outboxes);
         let source = u32::try_from(outboxes.len()).ok()?;
         outboxes.push(Some(Box::new(Outbox {
+            name: name.into(),
             guard,
             ..Outbox::default()
         })));
