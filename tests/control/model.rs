@@ -8,7 +8,7 @@ use std::time::Duration;
 use keylane::discipline::Delayed;
 use keylane::{Rate, Retry};
 use keylane_testkit::Act;
-use keylane_testkit::scenario::{Message, outcome, paused, settle, within};
+use keylane_testkit::scenario::{Message, check_waits, outcome, paused, settle, within};
 use proptest::prelude::*;
 
 use crate::support::{CAPACITY, Recorder, Refusal, at, dispatcher};
@@ -215,6 +215,7 @@ async fn live(plan: Plan) {
         }
         settle().await;
         assert_eq!(dispatcher.stats().paused, paused.len());
+        check_waits(&dispatcher, &[0, 1, 2]);
         for call in &recorder.calls()[before..] {
             let key = sent[&call.ids[0]].key;
             assert!(

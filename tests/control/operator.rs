@@ -3,7 +3,7 @@
 use keylane::error::LaneError;
 use keylane::{Retry, RetryBudget};
 use keylane_testkit::Act;
-use keylane_testkit::scenario::{MS, Message, outcome, settle, within_years};
+use keylane_testkit::scenario::{MS, Message, check_waits, outcome, settle, within_years};
 
 use crate::states::{State, arrange};
 use crate::support::{
@@ -89,6 +89,7 @@ async fn each_operation_in_each_state() {
             settle().await;
             let is_paused = state.is_paused() && operation != Resume;
             assert_eq!(dispatcher.stats().paused, usize::from(is_paused), "{case}");
+            check_waits(&dispatcher, &[1]);
             let before = recorder.calls().len();
             if is_paused {
                 at(&recorder, 50).await;

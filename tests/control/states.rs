@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use keylane::watching::LaneState;
 use keylane::{OnExhausted, Rate, Retry};
-use keylane_testkit::scenario::{MS, Message, ScriptedDispatcher, ScriptedReceipt, settle};
+use keylane_testkit::scenario::{
+    MS, Message, ScriptedDispatcher, ScriptedReceipt, check_waits, settle,
+};
 use keylane_testkit::{Act, History, LetterBox, ScriptError};
 
 use crate::support::{HOUR, Recorder, at, dispatcher, rounded, send_all, submit_all};
@@ -193,6 +195,7 @@ pub(crate) async fn arrange(state: State) -> (Recorder, ScriptedDispatcher, Vec<
         let seen = (rounded(view.head_age), rounded(view.oldest_waiting));
         assert_eq!(seen, (age, age), "{state:?}");
     }
+    check_waits(&dispatcher, &[1, 9]);
     assert_eq!(
         dispatcher.stats().paused,
         usize::from(state.is_paused()),

@@ -12,7 +12,8 @@ use std::time::Duration;
 use keylane::discipline::{Coalesce, OnGap};
 use keylane::{Context, OnExhausted, Retry};
 use keylane_testkit::scenario::{
-    Held, Receipts, assert_no_engine_panics, assert_nothing_left, cases, paused, quiet, within,
+    Held, Receipts, assert_no_engine_panics, assert_nothing_left, cases, check_waits, paused,
+    quiet, within,
 };
 use keylane_testkit::{History, Id, Key, LetterBox, ScriptError};
 use proptest::prelude::*;
@@ -536,6 +537,7 @@ async fn run(plan: Plan) {
             halted += usize::from(naive.halted);
         }
         assert_eq!(jobs.stats().halted, halted, "{step:?}");
+        check_waits(&jobs, model.keys.keys());
     }
     let ending = match plan.end {
         0 => jobs.drain(),

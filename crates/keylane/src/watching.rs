@@ -15,7 +15,7 @@
 pub use crate::engine::{Event, Events, SourceEvent};
 pub use crate::health::{Health, HealthLimits, HealthReason};
 pub use crate::lane::{FailedAttempt, LaneState, LaneView, MessageOrigin, MessageView};
-pub use crate::observe::{HotBy, HotKey, Measuring, Spread, Stats, Times};
+pub use crate::observe::{HotBy, HotKey, Measuring, Spread, Stats, Times, WaitingLanes};
 
 /// Returns the metrics that this crate publishes with the feature `metrics`: those of a dispatcher,
 /// and those of a source that is consumed.

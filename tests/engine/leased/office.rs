@@ -10,6 +10,7 @@ use futures::task::AtomicWaker;
 use keylane::lease::{LaneLease, LaneLeaseError, LaneLeases};
 use keylane::watching::LaneState;
 use keylane::{Builder, Dispatcher, Receipt};
+use keylane_testkit::scenario::check_waits;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -330,6 +331,9 @@ pub(super) fn plain(leases: &Leases) -> Rig {
     rig(leases, builder())
 }
 
+/// Those that the messages of tests have.
+const KEYS: [u64; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
 impl Rig {
     pub(super) async fn submit(&self, message: Message) -> Receipt<Message, u64, ()> {
         self.lanes.submit(message).await.unwrap()
@@ -343,6 +347,16 @@ impl Rig {
     pub(super) fn assert_waits(&self, key: u64) {
         assert_eq!(self.state(key), Some(LaneState::Leasing));
         assert_eq!(self.lanes.stats().in_flight, 0, "it takes no concurrency");
+        check_waits(&self.lanes, &KEYS);
+    }
+}
+
+/// At the end of each test.
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            check_waits(&self.lanes, &KEYS);
+        }
     }
 }
 

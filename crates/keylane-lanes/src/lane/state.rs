@@ -155,6 +155,7 @@ impl<H> State<H> {
     }
 
     /// Returns whether the lane waits for the lease of its key.
+    #[inline]
     pub fn is_unleased(&self) -> bool {
         match self {
             Self::Waiting { reason, .. } => *reason == WaitReason::Lease,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::Hash;
 
+use keylane::watching::WaitingLanes;
 use keylane::{Dispatcher, Report};
 use tokio::time::Instant;
 
@@ -78,6 +79,7 @@ where
         ("stalled", stats.stalled),
     ];
     assert!(left.iter().all(|(_, count)| *count == 0), "left: {left:?}");
+    assert_eq!(stats.waiting, WaitingLanes::default());
 }
 
 /// Asserts that the report counts exactly one outcome for every accepted message.

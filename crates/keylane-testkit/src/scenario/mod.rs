@@ -35,6 +35,7 @@ mod runtime;
 mod trials;
 mod until;
 mod wait;
+mod waits;
 mod wakes;
 
 pub use broken_key::{BrokenKey, Fuse, Part};
@@ -53,4 +54,5 @@ pub use runtime::{TestRuntime, on_both, paused, threads};
 pub use trials::{cases, repeats, seed};
 pub use until::{settle_until, until, until_async, until_within};
 pub use wait::{MS, SECOND, drop_after_polls, quiet, settle, within, within_years};
+pub use waits::check_waits;
 pub use wakes::Wakes;

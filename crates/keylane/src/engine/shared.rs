@@ -23,7 +23,7 @@ use super::settlement::{Settlement, Tally};
 use super::slow_path::{GuardedStarts, SlowPath};
 use super::sources::Sources;
 use super::starts::Starts;
-use super::table::LaneTable;
+use super::table::{LaneTable, Waits};
 use super::tasks::RunningTasks;
 use crate::adaptive::Meter;
 use crate::handler::Details;
@@ -134,6 +134,7 @@ impl<T: Spec> Engine<T> {
             rates: rules.rate.map(|_| RateMemory::new()),
             rules,
             halted: AtomicUsize::new(0),
+            waits: Waits::default(),
             drained: Mutex::new(Vec::new()),
             places,
             leases: leases.clone(),
@@ -249,6 +250,7 @@ impl<T: Spec> Engine<T> {
             backing_off: self.clocks.backing_off(),
             halted: self.table.halted.load(Ordering::Relaxed),
             paused: self.slow_path.paused.load(Ordering::Relaxed),
+            waiting: self.table.waits.get(),
             full_lanes: self.room.full_lanes(),
             stalled: self.room.stalled(),
             capacity_left: self.room.messages.available_permits(),

@@ -18,7 +18,7 @@
 
 mod stats;
 pub(crate) use stats::Counters;
-pub use stats::Stats;
+pub use stats::{Stats, WaitingLanes};
 
 pub(crate) mod facade;
 pub(crate) mod message_line;

@@ -57,6 +57,8 @@ pub struct Stats {
     pub halted: usize,
     /// Lanes that are paused.
     pub paused: usize,
+    /// Lanes that wait for something else than a runner or a retry, and are not paused.
+    pub waiting: WaitingLanes,
     /// Lanes at their capacity.
     pub full_lanes: usize,
     /// Messages of failing and flooded keys, counted apart from the capacity.
@@ -65,6 +67,24 @@ pub struct Stats {
     pub capacity_left: usize,
     /// The current maximum of handlers in flight: the concurrency, or the current adaptive limit.
     pub concurrency_limit: usize,
+}
+
+/// Lanes that are not paused, by what they wait for.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitingLanes {
+    /// The [rate of their key](crate::Builder::rate_per_key).
+    pub for_rate: usize,
+    /// The time at which their first message [may start](crate::Dispatcher::send_when).
+    pub for_time: usize,
+    /// More messages for their [batch](crate::Builder::batch).
+    pub for_batch: usize,
+    /// The [lease of their key](crate::Builder::leased_by).
+    pub for_lease: usize,
+    /// An answer of the [`VersionStore`](crate::source::VersionStore).
+    pub for_store: usize,
+    /// Versions that are missing. Lanes that are halted by them are not counted here.
+    pub for_versions: usize,
 }
 
 /// What has settled, and what is on its way: one line for a log.

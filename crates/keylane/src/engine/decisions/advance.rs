@@ -6,7 +6,7 @@ use keylane_rt::clock;
 use super::Decisions;
 use crate::engine::lane::{Lane, LaneEffects};
 use crate::engine::message::{Job, Parked, Queued};
-use crate::engine::table::AfterUnlock;
+use crate::engine::table::{AfterUnlock, Wait};
 use crate::types::Spec;
 
 /// What follows from a plain lane that took the slow path.
@@ -61,8 +61,11 @@ impl<T: Spec> Decisions<T> {
         slow: &mut Option<Slow<T>>,
     ) -> Next<Parked<T>> {
         let (now, mut effects) = (clock::now(), Effects::new());
+        let before = Wait::of(lane);
         lane.advance(now, &self.table.rules, &mut effects);
-        let after_unlock = self.table.apply_locked(lane, key, hash, now, &mut effects);
+        let after_unlock = self
+            .table
+            .apply_locked(lane, key, hash, now, before, &mut effects);
         let next = match effects.removes {
             true => Next::Remove,
             false => Next::Stay,

@@ -4,6 +4,7 @@ use keylane_lanes::Effects;
 
 use super::super::Lane;
 use super::super::message::{Accepted, Envelope, Job, Parked, Queued, Work};
+use super::super::table::Wait;
 use super::burst::Burst;
 use crate::types::Spec;
 
@@ -62,6 +63,7 @@ impl<T: Spec> Burst<'_, T> {
             let Some(Queued::Job(job)) = jobs.pop() else {
                 unreachable!("it was pushed")
             };
+            let before = Wait::of(lane);
             let (parked, spares) = (job.parked(), engine.table.lanes.spares());
             lane.offer(
                 parked,
@@ -74,7 +76,7 @@ impl<T: Spec> Burst<'_, T> {
             assert!(!effects.removes, "it has just got a message");
             engine
                 .table
-                .apply_locked(lane, &key, hash, now, &mut effects)
+                .apply_locked(lane, &key, hash, now, before, &mut effects)
         });
         match met {
             None => {

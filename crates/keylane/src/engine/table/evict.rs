@@ -3,7 +3,7 @@
 use keylane_lanes::{Effects, Evicted, Keep, Opening, Out};
 use keylane_rt::unwind::{caught, cloned};
 
-use super::LaneTable;
+use super::{LaneTable, Wait};
 use crate::engine::end::HandedBack;
 use crate::engine::lane::{Gate, Lane, open};
 use crate::engine::leases::LaneLeaseTable;
@@ -82,6 +82,8 @@ impl<T: Spec> LaneTable<T> {
 
     /// Takes everything out of a lane. Under the shard's lock.
     fn empty(&self, lane: &mut Lane<T>, hash: u64) -> Emptied<T> {
+        // A lane that waits goes.
+        self.waits.count(Wait::of(lane), lane, true);
         let Evicted {
             head,
             parked,
@@ -192,7 +194,9 @@ impl<T: Spec> LaneTable<T> {
             // end.
             if let Some(key) = cloned(key) {
                 let mut effects = Effects::new();
+                let before = Wait::of(lane);
                 lane.close(&mut effects);
+                self.waits.count(before, lane, false);
                 self.room.count_full(hash, effects.full);
                 if let Out::Lane { class } = effects.out {
                     scheduled.push(Queued::Lane { key, hash, class });

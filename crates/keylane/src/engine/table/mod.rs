@@ -18,6 +18,9 @@ mod paused;
 
 mod hottest;
 
+mod waits;
+pub(crate) use waits::{Wait, Waits};
+
 mod watermark;
 
 use keylane_lanes::Rules;
@@ -50,6 +53,8 @@ pub(crate) struct LaneTable<T: Types> {
     pub(super) rates: Option<RateMemory>,
     /// How many lanes wait for an operator's decision. A statistic.
     pub(super) halted: AtomicUsize,
+    /// How many lanes wait for what.
+    pub(super) waits: Waits,
     /// The keys of lanes that have drained up to their watermarks. Lanes add to it, the router
     /// takes from it.
     pub(super) drained: Mutex<Vec<T::Key>>,

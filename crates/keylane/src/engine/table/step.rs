@@ -8,7 +8,7 @@
 use keylane_lanes::{Keep, Out};
 use keylane_rt::clock::{self, Instant};
 
-use super::LaneTable;
+use super::{LaneTable, Wait};
 use crate::discipline::Forgotten;
 use crate::engine::lane::{Lane, LaneEffects};
 use crate::engine::room::{Freed, change_gauge};
@@ -88,8 +88,9 @@ impl<T: Spec> LaneTable<T> {
     ) -> bool {
         let mut after_unlock = None;
         let found = self.lanes.step(hash, key, make, |lane| {
+            let before = Wait::of(lane);
             decide(lane, effects);
-            after_unlock = self.apply_locked(lane, key, hash, now, effects);
+            after_unlock = self.apply_locked(lane, key, hash, now, before, effects);
             match effects.removes {
                 true => Keep::Remove,
                 false => Keep::Stay,
@@ -101,7 +102,8 @@ impl<T: Spec> LaneTable<T> {
         found
     }
 
-    /// Applies what must be seen together with the decision. Under the shard's lock.
+    /// Applies what must be seen together with the decision. Under the shard's lock. `before`: what
+    /// the lane has waited for.
     #[inline]
     pub(crate) fn apply_locked(
         &self,
@@ -109,8 +111,10 @@ impl<T: Spec> LaneTable<T> {
         key: &T::Key,
         hash: u64,
         now: Instant,
+        before: Option<Wait>,
         effects: &mut LaneEffects<T>,
     ) -> Option<AfterUnlock<T>> {
+        self.waits.count(before, lane, effects.removes);
         if effects.expires_at.is_some()
             && self.clocks.wake_ups.len() >= self.settings.capacity.saturating_mul(2)
         {
