@@ -123,8 +123,8 @@ where
         self.engine.table.lease_holder(&self.key).await
     }
 
-    /// Returns the last attempts of this key that failed, up to `most`, the last one first. Of all
-    /// keys together 1,024 are remembered.
+    /// Returns the last attempts of this key that failed, up to `most`, the last one first. 32 of a
+    /// key are remembered, and 1,024 of all keys together.
     pub fn failed(&self, most: usize) -> Vec<FailedAttempt> {
         self.engine.probe.failed.of(self.hash, most)
     }
