@@ -162,7 +162,7 @@ fn fenced(token: Token, last: Option<Token>) -> String {
 pub struct SqlError {
     kind: ErrorKind,
     message: String,
-    /// The servers, where they are known: hosts and ports.
+    /// The database, where it is known: its kind, host, port and name.
     place: Option<Arc<str>>,
     /// A prepared statement is missing in its session, or is there already: another client has the
     /// session too.
@@ -249,10 +249,10 @@ impl SqlError {
         Self::new(ErrorKind::Unreachable, "no answer in time")
     }
 
-    /// Adds the servers that have not done what was asked.
-    pub(crate) fn at(self, place: &str) -> Self {
-        let place = Some(place.into());
-        Self { place, ..self }
+    /// Adds the database that has not done what was asked.
+    pub(crate) fn at(mut self, named: impl FnOnce() -> String) -> Self {
+        self.place.get_or_insert_with(|| named().into());
+        self
     }
 
     /// Returns what to do about the error.

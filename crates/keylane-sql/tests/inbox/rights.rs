@@ -394,13 +394,14 @@ async fn letter_without_rights(kind: Kind) {
 async fn a_refused_connection_says_why() {
     // Nothing listens there, and no connection has it as its own end.
     let port = 1;
-    for scheme in ["postgres", "mysql"] {
+    for (scheme, system) in [("postgres", "PostgreSQL"), ("mysql", "MySQL")] {
         let address = format!("{scheme}://user:canary-4711@127.0.0.1:{port}/orders");
         let error = Database::connect(&address).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         let text = error.to_string();
         assert!(text.contains("refused"), "{text}");
-        assert!(text.starts_with("127.0.0.1:1: "), "{text}");
+        let named = format!("{system} at 127.0.0.1:1/orders: the server cannot be reached: ");
+        assert!(text.starts_with(&named), "{text}");
         assert!(!text.contains("canary"), "{text}");
     }
 }
