@@ -352,7 +352,7 @@ fn said(message: &str) -> Option<TlsFailure> {
     .find_map(|(text, failure)| message.contains(text).then_some(failure))
 }
 
-/// Returns what to do about an error that a new user gets first.
+/// Returns what to do about an error that a new user gets first, or that an operator causes.
 fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
     match (number_of(error), error.code().as_deref()) {
         (Some(1049), _) | (None, Some("3D000")) => {
@@ -367,6 +367,10 @@ fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
         (Some(1044 | 1142), _) | (None, Some("42501")) => Some(
             "grant the right: `migrate` makes tables, and a service reads, inserts, updates and \
              deletes in them",
+        ),
+        (Some(1146), _) | (None, Some("42P01" | "3F000")) => Some(
+            "create the tables with `Database::migrate` or `keylane inbox migrate`, or correct \
+             the schema and the prefix in `Tables`",
         ),
         _ => None,
     }

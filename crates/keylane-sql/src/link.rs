@@ -112,7 +112,10 @@ impl<DB: Server> Lent<DB> {
 
     /// Closes a session that can only read.
     pub(crate) fn close_read_only(self) -> SqlError {
-        heard(&self.of, SqlError::read_only("the transaction was read-only"))
+        heard(
+            &self.of,
+            SqlError::read_only("the transaction was read-only"),
+        )
     }
 }
 

@@ -459,7 +459,12 @@ impl SqlInbox {
     /// Enters the current history of the database.
     async fn enter(&self) -> Result<(), SqlError> {
         let shared = &*self.shared;
-        enter(&*shared.backend, &shared.database, shared.settings.call_limit).await
+        enter(
+            &*shared.backend,
+            &shared.database,
+            shared.settings.call_limit,
+        )
+        .await
     }
 
     fn note_stored(&self, accepted: &[Accepted]) {
