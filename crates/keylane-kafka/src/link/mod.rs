@@ -11,12 +11,6 @@ pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 mod session;
 pub(crate) use session::{Session, first_answer, is_name_taken};
 
-mod explain;
-pub(crate) use explain::only_tls;
-
-#[cfg(feature = "tls")]
-mod certificates;
-
 mod closable;
 
 mod topics;
@@ -37,7 +31,7 @@ mod commit;
 pub(crate) use commit::{Answer, ToCommit, commit};
 
 mod silent;
-pub(crate) use silent::Silent;
+pub(crate) use silent::{Failure, Silent};
 
 mod reader;
 pub(crate) use reader::Reader;
