@@ -3,7 +3,7 @@
 mod offset;
 
 mod codes;
-pub(crate) use codes::{REFUSALS, is_group_in_use, is_missing_topic, is_name_conflict};
+pub(crate) use codes::{REFUSALS, is_group_in_use, is_missing_topic, is_name_conflict, is_silence};
 
 mod context;
 pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
@@ -17,9 +17,7 @@ mod topics;
 pub(crate) use topics::TopicIds;
 
 mod starts;
-pub(crate) use starts::{
-    Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start, is_silence,
-};
+pub(crate) use starts::{Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start};
 
 mod prefetch;
 pub(crate) use prefetch::{Fetched, Prefetched, Prefetcher, size};

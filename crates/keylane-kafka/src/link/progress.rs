@@ -11,9 +11,9 @@ use rdkafka::message::Message as _;
 use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
+use super::codes::is_silence;
 use super::job::blocking;
 use super::silent::{Failure, Silent, explain};
-use super::starts::is_silence;
 use crate::config::Config;
 
 /// The timeout of one request.

@@ -11,8 +11,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::KafkaError;
 
-use super::codes::REFUSALS;
-use super::starts::is_silence;
+use super::codes::{REFUSALS, is_silence};
 use crate::error::KafkaSourceError;
 use crate::explain::Heard;
 use crate::log::log;
