@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keylane::error::BoxError;
-use keylane::source::{Features, RawMessage, Source as _};
+use keylane::source::{Features, RawLetter, RawLetterSink, RawMessage, Source as _};
 use keylane::{Context, DeadLetter, DeadLetterSink, Dispatcher, OnExhausted, Retry};
 use keylane_testkit::Lines;
 use keylane_testkit::reference::ReferenceServer;
@@ -194,6 +194,54 @@ fn a_message_that_cannot_be_decoded_is_named_in_the_log() {
         .filter(|line| line.contains("cannot be decoded"))
         .collect();
     assert!(about.iter().all(|line| line.contains(ORIGIN)), "{lines:#?}");
+    // Only its hash: the decoding source does not know whether the key itself may be shown.
+    assert!(
+        about.iter().all(|line| line.contains("key=#")),
+        "{lines:#?}"
+    );
+}
+
+/// Accepts no letter.
+struct RefusesRaw;
+
+#[keylane::async_trait]
+impl RawLetterSink for RefusesRaw {
+    async fn accept(&self, _: &RawLetter) -> Result<(), BoxError> {
+        Err("the disk is full".into())
+    }
+}
+
+#[test]
+fn a_letter_of_a_message_that_cannot_be_decoded_is_named_in_the_log() {
+    let lines = lines_of(async |lines| {
+        let orders = Dispatcher::builder(|order: &u64| *order)
+            .on_exhausted(OnExhausted::Discard)
+            .spawn(|_: u64| async move { Ok::<(), &str>(()) })
+            .unwrap();
+        let server = published();
+        server.publish([RawMessage::new("without a key")]);
+        let decode = |_: &RawMessage| Err::<u64, BoxError>("no number".into());
+        let source = server.source().decode(decode).letters(RefusesRaw);
+        let intake = orders.consume(source).unwrap();
+        until(|| lines.with("was not accepted").len() >= 4).await;
+        intake.stop().await;
+    });
+    let of = |origin: &str| {
+        let refused = lines
+            .iter()
+            .filter(|line| line.contains("was not accepted"));
+        Vec::from_iter(refused.filter(|line| line.contains(origin)))
+    };
+    let (keyed, keyless) = (of(ORIGIN), of("position=0:1#2"));
+    assert!(!keyed.is_empty() && !keyless.is_empty(), "{lines:#?}");
+    assert!(
+        keyed.iter().all(|line| line.contains("key=#")),
+        "{lines:#?}"
+    );
+    assert!(
+        keyless.iter().all(|line| line.contains("key=- ")),
+        "{lines:#?}"
+    );
 }
 
 #[test]

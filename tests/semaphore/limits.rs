@@ -19,7 +19,10 @@ fn the_capacity_counts_waiters_permits_and_reservations() {
     assert_eq!(semaphore.try_reserve().unwrap_err(), TryReserveError::Full);
     let error = semaphore.try_acquire(9).unwrap_err();
     assert!(matches!(error, TryAcquireError::NoPermits(9)));
-    assert_eq!(error.to_string(), "no permit is available");
+    assert_eq!(
+        error.to_string(),
+        "no permit is available: wait with `acquire`"
+    );
     assert_eq!(error.into_inner(), 9);
     drop(reservation);
     drop(acquire(&semaphore, 9));
@@ -39,7 +42,10 @@ fn capacity_goes_to_those_that_wait_first_come_first_served() {
     for at in 0..waits.len() {
         let error = semaphore.try_reserve().unwrap_err();
         assert_eq!(error, TryReserveError::Full);
-        assert_eq!(error.to_string(), "the semaphore is at its capacity");
+        assert_eq!(
+            error.to_string(),
+            "the semaphore is at its capacity: wait with `reserve`, or raise `capacity`"
+        );
         assert!(semaphore.try_acquire(7).is_err());
         assert!(
             waits[at + 1..]
@@ -62,7 +68,10 @@ fn a_full_lane_gives_the_key_and_the_capacity_back() {
     let mut lane = [acquire(&semaphore, 1), acquire(&semaphore, 1)];
     let error = semaphore.try_reserve().unwrap().acquire(1).unwrap_err();
     assert_eq!(error, AcquireError::LaneFull(1));
-    assert_eq!(error.to_string(), "the lane of the key is full");
+    assert_eq!(
+        error.to_string(),
+        "the lane of the key is full: try again later, or raise `lane_capacity`"
+    );
     assert_eq!(error.into_inner(), 1);
     assert_eq!(semaphore.len(), 2);
     let other = acquire(&semaphore, 2);

@@ -1,6 +1,7 @@
 //! The state between a source and the task that talks to its system.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use keylane_source::SourceError;
@@ -15,7 +16,6 @@ use crate::system::{End, Handed, Reply, System};
 /// The session of a system.
 pub(crate) type SessionOf<S> = Session<<S as System>::Id, <S as System>::Error>;
 
-#[derive(Debug)]
 pub(crate) struct Session<I, E> {
     state: Mutex<State<I, E>>,
     /// This one wakes the task, and `to_source` the source.
@@ -23,7 +23,12 @@ pub(crate) struct Session<I, E> {
     pub(crate) to_source: Notify,
 }
 
-#[derive(Debug)]
+impl<I, E> fmt::Debug for Session<I, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
 pub(crate) struct State<I, E> {
     pub(crate) outbox: Outbox<I>,
     /// How many more messages the source has room for, beyond those that are here or requested.

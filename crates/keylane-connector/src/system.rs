@@ -216,7 +216,7 @@ pub struct Handed<I> {
 /// | `Lost`, `Forgotten` | is a new one | are dropped | end |
 /// | `Missed`, `Failed`, `Unable` | enters again, over a new connection | are sent again | go on |
 /// | [`Memory::Earlier`] | goes on | are sent again | end |
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum End<E> {
     /// The system does not know the worker any more: other workers have its messages.
     Lost,
@@ -248,5 +248,7 @@ impl<E: fmt::Display> fmt::Display for End<E> {
         }
     }
 }
+
+keylane_rt::text_in_debug! { End<E: fmt::Display>: Lost, Missed, Forgotten, Unable, Failed }
 
 impl<E: Error> Error for End<E> {}

@@ -450,6 +450,18 @@ impl Stamp {
 }
 
 #[cfg(test)]
+impl Marks {
+    /// Opens the file so that each write to it fails.
+    pub(crate) fn read_only(path: &Path) -> Self {
+        let marks = Self::open(path, 4).unwrap();
+        Self {
+            file: File::open(path).unwrap(),
+            ..marks
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 

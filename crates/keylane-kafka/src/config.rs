@@ -13,9 +13,10 @@ use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult};
 
 use crate::core::{CommitLimits, MetadataFull, OnOvertaken, StartAt};
-use crate::error::{no_brokers, of_client, refused};
+use crate::error::{KafkaSourceError, no_brokers, of_client, refused};
+use crate::explain::has_tls;
 use crate::letters::DeadLetterTopic;
-use crate::link::Silent;
+use crate::link::{REFUSALS, Silent};
 use crate::log::Errors;
 use crate::metadata::MOST_CHARS;
 use crate::producer::Producer;
@@ -89,7 +90,8 @@ pub struct KafkaSourceBuilder {
     properties: BTreeMap<String, String>,
     pub(crate) start_at: StartAt,
     pub(crate) on_overtaken: OnOvertaken,
-    pub(crate) keyless: Keyless,
+    /// `None`: not chosen.
+    pub(crate) keyless: Option<Keyless>,
     pub(crate) commit_every: Duration,
     pub(crate) commit_after: u64,
     pub(crate) commit_overdue: Duration,
@@ -122,7 +124,7 @@ impl KafkaSourceBuilder {
             properties: BTreeMap::new(),
             start_at: StartAt::default(),
             on_overtaken: OnOvertaken::default(),
-            keyless: Keyless::default(),
+            keyless: None,
             commit_every: Duration::from_millis(100),
             commit_after: 10_000,
             commit_overdue: Duration::from_millis(200),
@@ -179,9 +181,9 @@ impl KafkaSourceBuilder {
     }
 
     /// Sets the order in which records without a key are handled; [`Keyless::Unordered`] by
-    /// default.
+    /// default. Without this call the source warns of the first such record.
     pub fn keyless(mut self, keyless: Keyless) -> Self {
-        self.keyless = keyless;
+        self.keyless = Some(keyless);
         self
     }
 
@@ -486,7 +488,8 @@ fn check_expression(expression: String) -> KafkaResult<()> {
         }
         true => {
             client.set("group.id", "none");
-            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent::default())?;
+            let consumer: BaseConsumer<Silent> =
+                client.create_with_context(Silent::new(&client))?;
             consumer.subscribe(&[&expression])
         }
     }
@@ -518,8 +521,7 @@ impl Config {
 
     /// Whether connections have TLS.
     pub(crate) fn has_tls(&self) -> bool {
-        let protocol = self.property("security.protocol");
-        protocol.is_some_and(|protocol| protocol.to_ascii_lowercase().ends_with("ssl"))
+        has_tls(|name| self.property(name))
     }
 
     /// Returns a property of the client.
@@ -568,9 +570,33 @@ impl Config {
 
     pub(crate) fn name(&self) -> String {
         let group = &self.settings.group;
+        format!("kafka {group} {}", self.read())
+    }
+
+    /// Returns the error for a user that may not read this topic, or not be in the group.
+    pub(crate) fn not_authorized(&self, topic: &str, why: String) -> KafkaSourceError {
+        KafkaSourceError::NotAuthorized {
+            topic: topic.to_owned(),
+            group: self.settings.group.clone(),
+            why,
+        }
+    }
+
+    /// Returns why a partition cannot be read, with the right that is missing if it is that.
+    pub(crate) fn unread(&self, partition: &str, why: String) -> String {
+        if !REFUSALS.iter().any(|code| why.contains(&code.to_string())) {
+            return why;
+        }
+        let topic = partition
+            .rsplit_once('/')
+            .map_or(partition, |(topic, _)| topic);
+        self.not_authorized(topic, why).to_string()
+    }
+
+    /// Returns the topics and the patterns that are read, with commas between them.
+    pub(crate) fn read(&self) -> String {
         let read = self.topics.iter().chain(&self.patterns);
-        let read: Vec<_> = read.map(String::as_str).collect();
-        format!("kafka {group} {}", read.join(","))
+        Vec::from_iter(read.map(String::as_str)).join(",")
     }
 
     /// Returns the topics, unless a pattern finds some of them.

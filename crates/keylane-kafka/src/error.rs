@@ -52,9 +52,33 @@ pub enum KafkaSourceError {
         /// The words of the client or the broker. They have no password.
         why: String,
     },
+    /// The user has no right to read a topic, or to be a member of the group. The source tries
+    /// again.
+    #[error("the brokers refuse the user{NEEDS}the topic `{topic}` and the group `{group}`: {why}")]
+    NotAuthorized {
+        /// The topic, or several with commas between them.
+        topic: String,
+        /// The group.
+        group: String,
+        /// The message of the client.
+        why: String,
+    },
 }
 
-text_in_debug! { KafkaSourceError: NameTaken, NoTopic, Tls, Denied }
+text_in_debug! { KafkaSourceError: NameTaken, NoTopic, Tls, Denied, NotAuthorized }
+
+/// What the text of [`KafkaSourceError::NotAuthorized`] contains.
+const NEEDS: &str = ", which needs `Read` permission for ";
+
+impl KafkaSourceError {
+    /// Returns the message of the client in the text of a
+    /// [`NotAuthorized`](KafkaSourceError::NotAuthorized), or the whole text of another error.
+    pub(crate) fn cause_of(text: &str) -> &str {
+        let needs = text.split_once(NEEDS);
+        let cause = needs.and_then(|(_, needs)| needs.split_once("`: "));
+        cause.map_or(text, |(_, cause)| cause)
+    }
+}
 
 /// What the text of [`KafkaSourceError::Denied`] contains.
 pub(crate) const REFUSES: &str = "the broker refuses the user";

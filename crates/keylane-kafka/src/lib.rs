@@ -93,5 +93,10 @@ mod log;
 
 mod refusal;
 
+mod explain;
+
+#[cfg(feature = "tls")]
+mod certificates;
+
 mod error;
 pub use error::KafkaSourceError;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
@@ -186,7 +187,29 @@ impl fmt::Debug for Record<'_> {
 pub(crate) struct Maker<M> {
     make: Arc<Make<M>>,
     keyless: Keyless,
+    no_key: Option<Arc<NoKey>>,
     copier: Copier,
+}
+
+/// Warns of the first record of a source without a key.
+struct NoKey {
+    source: String,
+    is_known: AtomicBool,
+}
+
+impl NoKey {
+    #[cold]
+    fn warn(&self, place: &Place<'_>) {
+        if !self.is_known.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                target: "keylane",
+                source = %self.source,
+                position = %place,
+                "a record has no key, so its order is not kept: let producers write one, or choose \
+                 an order with `KafkaSourceBuilder::keyless`"
+            );
+        }
+    }
 }
 
 type Make<M> = dyn Fn(&Record<'_>, &mut Copier) -> M + Send + Sync;
@@ -197,12 +220,25 @@ impl Maker<RawMessage> {
         Self {
             make: Arc::new(|record, copier| copier.raw(record)),
             keyless,
+            no_key: None,
             copier: Copier::default(),
         }
     }
 }
 
 impl<M> Maker<M> {
+    /// Warns of a record without a key, once for the source with this name.
+    pub(crate) fn warning(self, source: String) -> Self {
+        let no_key = NoKey {
+            source,
+            is_known: AtomicBool::new(false),
+        };
+        Self {
+            no_key: Some(Arc::new(no_key)),
+            ..self
+        }
+    }
+
     /// Makes messages with this function.
     pub(crate) fn by(
         make: impl Fn(&Record<'_>) -> M + Send + Sync + 'static,
@@ -211,6 +247,7 @@ impl<M> Maker<M> {
         Self {
             make: Arc::new(move |record, _| make(record)),
             keyless,
+            no_key: None,
             copier: Copier::default(),
         }
     }
@@ -222,6 +259,11 @@ impl<M> Maker<M> {
             partition,
             keyless: self.keyless,
         };
+        if let Some(no_key) = &self.no_key
+            && message.key().is_none()
+        {
+            no_key.warn(&record.place());
+        }
         (self.make)(&record, &mut self.copier)
     }
 }
@@ -232,6 +274,7 @@ impl<M> Clone for Maker<M> {
         Self {
             make: Arc::clone(&self.make),
             keyless: self.keyless,
+            no_key: self.no_key.clone(),
             copier: Copier::default(),
         }
     }

@@ -52,10 +52,10 @@ text_in_debug! { CandidateError: Ttl, TtlOfStore, Zero, Id, IdTaken }
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum CommandError {
     /// The candidate does not lead.
-    #[error("the candidate does not lead")]
+    #[error("the candidate does not lead, so there is nothing to resign from")]
     NotLeading,
     /// The candidate is over.
-    #[error("the candidate is over")]
+    #[error("the candidate is over: stand with another one")]
     Over,
 }
 

@@ -44,7 +44,7 @@ pub enum AcquireError {
     )]
     Ttl(Duration),
     /// The leases were closed, or their runtime is gone.
-    #[error("the leases are closed")]
+    #[error("the leases are closed: open others")]
     Closed,
     /// The store has not answered, or answered too late. Try again.
     #[error(transparent)]
@@ -58,16 +58,16 @@ text_in_debug! { AcquireError: Taken, Full, Ttl, Closed, Store }
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseLost {
     /// It has run out: the store was not reached in time to renew it, or this process was paused.
-    #[error("the lease has run out")]
+    #[error("the lease has run out: stop what it protects, and acquire it again")]
     RanOut,
     /// It was released.
     #[error("the lease was released")]
     Released,
     /// The store reports that the lease is not held under this token.
-    #[error("the lease was taken over")]
+    #[error("the lease was taken over: stop what it protects, and acquire it again")]
     TakenOver,
     /// The leases were closed, or their runtime is gone.
-    #[error("the leases were closed")]
+    #[error("the leases were closed: stop what they protect")]
     Closed,
 }
 

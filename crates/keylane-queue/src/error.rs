@@ -31,7 +31,7 @@ text_in_debug! { SpawnError: NoRuntime, NoTimers, Zero, TooLarge, Shards }
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum EnqueueError<M> {
     /// The lane of this key has as many messages as `lane_capacity`. Other keys are not affected.
-    #[error("the lane of this key is full")]
+    #[error("the lane of this key is full: try again later, or raise `lane_capacity`")]
     LaneFull(M),
     /// The queue accepts no more messages: it was closed, or its runtime is gone.
     #[error("the queue is closed")]
@@ -54,10 +54,10 @@ impl<M> EnqueueError<M> {
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryEnqueueError<M> {
     /// The queue is at its capacity. Try again later, or wait with `enqueue`.
-    #[error("the queue is at its capacity")]
+    #[error("the queue is at its capacity: wait with `enqueue`, or raise `capacity`")]
     Full(M),
     /// The lane of this key has as many messages as `lane_capacity`. Other keys are not affected.
-    #[error("the lane of this key is full")]
+    #[error("the lane of this key is full: try again later, or raise `lane_capacity`")]
     LaneFull(M),
     /// The queue accepts no more messages: it was closed, or its runtime is gone.
     #[error("the queue is closed")]
@@ -104,7 +104,7 @@ text_in_debug! { TryDequeueError: Empty, Closed }
 pub enum LeaseError {
     /// The lease has expired, so its message went back to the head of its key: another worker may
     /// have it, or may have completed it. The result of this worker does not count.
-    #[error("the lease has expired")]
+    #[error("the lease has expired: drop the result, because another worker may have the message")]
     Expired,
     /// A lease cannot be extended by zero. It is as it was.
     #[error("a lease cannot be extended by zero")]

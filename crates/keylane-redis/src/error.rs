@@ -16,7 +16,7 @@ pub struct RedisError {
     kind: ErrorKind,
     message: String,
     connection: Connection,
-    /// The server, where it is known: host and port.
+    /// The server, where it is known: host, port, and the number of the database if it is not 0.
     place: Option<Arc<str>>,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for RedisError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, message, .. } = self;
         match &self.place {
-            Some(place) => write!(f, "{place}: {kind}: {message}"),
+            Some(place) => write!(f, "Redis at {place}: {kind}: {message}"),
             None => write!(f, "{kind}: {message}"),
         }
     }
@@ -62,10 +62,10 @@ impl RedisError {
         }
     }
 
-    /// Adds the server that has not done what was asked: its host and port.
-    pub(crate) fn at(self, place: &str) -> Self {
-        let place = Some(place.into());
-        Self { place, ..self }
+    /// Adds the server that has not done what was asked, unless it is named already.
+    pub(crate) fn at(mut self, place: &Arc<str>) -> Self {
+        self.place.get_or_insert_with(|| Arc::clone(place));
+        self
     }
 
     /// Returns the error of a connection that was not made. A server of Redis answers, unless it

@@ -37,10 +37,34 @@ pub(crate) struct Link {
     task: Option<Arc<AbortOnDropHandle<()>>>,
 }
 
-/// Where a connection leads, for another one beside it.
+/// Where a connection leads, for another one beside it, and for errors.
 struct Origin {
     nodes: Vec<ConnectionInfo>,
+    place: Arc<str>,
     connect: Duration,
+}
+
+impl Origin {
+    fn new(nodes: Vec<ConnectionInfo>, connect: Duration) -> Arc<Self> {
+        let place = place_of(&nodes);
+        Arc::new(Self {
+            nodes,
+            place,
+            connect,
+        })
+    }
+}
+
+/// Returns where servers are: their hosts and ports, and the number of the database if it is not 0.
+pub(crate) fn place_of(nodes: &[ConnectionInfo]) -> Arc<str> {
+    let places = nodes.iter().map(|node| {
+        let (place, database) = (node.addr(), node.redis_settings().db());
+        match database {
+            0 => place.to_string(),
+            database => format!("{place}/{database}"),
+        }
+    });
+    Vec::from_iter(places).join(",").into()
 }
 
 #[derive(Clone)]
@@ -62,7 +86,7 @@ impl Link {
         let nodes = vec![client.get_connection_info().clone()];
         Ok(Self::new(
             Connection::Server(link.await?),
-            Origin { nodes, connect },
+            Origin::new(nodes, connect),
         ))
     }
 
@@ -78,17 +102,14 @@ impl Link {
             .tcp_settings(tcp_settings());
         let client = certify(client, nodes, certificates).build()?;
         let link = client.get_async_connection();
-        let origin = Origin {
-            nodes: nodes.to_vec(),
-            connect,
-        };
+        let origin = Origin::new(nodes.to_vec(), connect);
         Ok(Self::new(Connection::Cluster(link.await?), origin))
     }
 
-    fn new(connection: Connection, origin: Origin) -> Self {
+    fn new(connection: Connection, origin: Arc<Origin>) -> Self {
         Self {
             connection,
-            origin: Arc::new(origin),
+            origin,
             task: None,
         }
     }
@@ -101,7 +122,7 @@ impl Link {
         channel: &[u8],
         from: usize,
     ) -> Result<(PubSubSink, PubSubStream), RedisError> {
-        let Origin { nodes, connect } = &*self.origin;
+        let Origin { nodes, connect, .. } = &*self.origin;
         let mut last = None;
         for at in 0..nodes.len() {
             let node = &nodes[(from + at) % nodes.len()];
@@ -133,17 +154,24 @@ impl Link {
     pub(crate) async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
         match command.query_async(self).await {
             Ok(answer) => Ok(answer),
-            Err(error) => Err(self.with_types(command, error).await.into()),
+            Err(error) => Err(self.explain(command, error).await),
         }
+    }
+
+    /// Names the server in an error of a command.
+    pub(crate) fn named(&self, error: impl Into<RedisError>) -> RedisError {
+        error.into().at(&self.origin.place)
+    }
+
+    /// Names the server in the error of a command, and what is wrong with its keys.
+    pub(crate) async fn explain(&mut self, command: &Cmd, error: redis::RedisError) -> RedisError {
+        let error = self.with_types(command, error).await;
+        self.named(error)
     }
 
     /// Names the keys of a command with their types, if the server reports that one of them has a
     /// wrong one: it does not say which.
-    pub(crate) async fn with_types(
-        &mut self,
-        command: &Cmd,
-        error: redis::RedisError,
-    ) -> redis::RedisError {
+    async fn with_types(&mut self, command: &Cmd, error: redis::RedisError) -> redis::RedisError {
         if error.code() != Some(WRONG_TYPE) {
             return error;
         }
@@ -186,18 +214,18 @@ impl Link {
     /// Asks the server, or any primary of the cluster, for an answer.
     pub(crate) async fn ping(&mut self) -> Result<(), RedisError> {
         let ping = cmd("PING");
-        match &mut self.connection {
-            Connection::Server(link) => Ok(ping.query_async(link).await?),
+        let answer = match &mut self.connection {
+            Connection::Server(link) => ping.query_async(link).await,
             Connection::Cluster(link) => {
                 let any = (
                     MultipleNodeRoutingInfo::AllMasters,
                     Some(ResponsePolicy::OneSucceeded),
                 );
-                link.route_command(ping, RoutingInfo::MultiNode(any))
-                    .await?;
-                Ok(())
+                let any = RoutingInfo::MultiNode(any);
+                link.route_command(ping, any).await.map(drop)
             }
-        }
+        };
+        answer.map_err(|error| self.named(error))
     }
 }
 

@@ -52,6 +52,11 @@ impl ReconnectingLink {
         }
     }
 
+    /// Returns the servers as errors name them.
+    pub(crate) fn place(&self) -> Arc<str> {
+        self.redis.place()
+    }
+
     /// Returns the place of this runtime.
     fn slot(&self) -> Arc<Slot> {
         let runtime = Handle::current().id();
@@ -92,7 +97,7 @@ impl ReconnectingLink {
         call: impl AsyncFnOnce(&mut Link) -> Result<T, RedisError>,
     ) -> Result<T, RedisError> {
         let mut link = self.link().await?;
-        let answer = call(&mut link).await;
+        let answer = call(&mut link).await.map_err(|error| link.named(error));
         self.look_at(&answer).await;
         answer
     }
@@ -103,11 +108,15 @@ impl ReconnectingLink {
     where
         F: Future<Output = Result<T, RedisError>>,
     {
-        let answer = call(self.link().await?).await;
+        let run = async |link: Link| {
+            let answer = call(link.clone()).await;
+            answer.map_err(|error| link.named(error))
+        };
+        let answer = run(self.link().await?).await;
         self.look_at(&answer).await;
         match answer {
             Err(error) if error.is_dropped() => {
-                let answer = call(self.link().await?).await;
+                let answer = run(self.link().await?).await;
                 self.look_at(&answer).await;
                 answer
             }

@@ -2,6 +2,7 @@
 
 use redis::{Cmd, ErrorKind, FromRedisValue, ServerErrorKind, cmd};
 
+use crate::error::RedisError;
 use crate::link::Link;
 
 /// A script. Servers know it by its hash after its first use.
@@ -28,7 +29,7 @@ impl Script {
 
     /// Runs the script. If the server does not know it, because it was restarted or has forgotten
     /// it, sends the whole code: nothing was executed before that.
-    pub(crate) async fn run<T: FromRedisValue, E: From<redis::RedisError>>(
+    pub(crate) async fn run<T: FromRedisValue, E: From<RedisError>>(
         &self,
         link: &Link,
         arguments: impl Fn(&mut Cmd),
@@ -49,7 +50,7 @@ impl Script {
         };
         match answer {
             Ok(answer) => Ok(answer),
-            Err(error) => Err(link.with_types(&known, error).await.into()),
+            Err(error) => Err(link.explain(&known, error).await.into()),
         }
     }
 }

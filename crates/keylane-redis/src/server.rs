@@ -1,6 +1,7 @@
 //! The addresses of the servers, and the settings of connections.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_connector::{ConfigError, ErrorKind};
@@ -9,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::error::RedisError;
 use crate::inspect::{inspect, inspect_at_intervals, inspect_cluster};
-use crate::link::{Link, tcp_settings};
+use crate::link::{Link, place_of, tcp_settings};
 use crate::sentinel::Sentinels;
 use crate::tls::{self, Certificates};
 
@@ -191,11 +192,11 @@ impl Redis {
         let (mut link, server) = self.reach(Duration::ZERO).await?;
         let mut looks = link.clone();
         let Some(server) = server else {
-            let cluster = self.name_of_cluster();
+            let cluster = self.place();
             return Ok(link.with_task(async move { inspect_cluster(&mut looks, &cluster).await }));
         };
         let inspected = inspect(&mut link, &server).await;
-        inspected.map_err(|error| error.at(&server))?;
+        inspected.map_err(|error| link.named(error))?;
         Ok(link.with_task(async move { inspect_at_intervals(&mut looks, &server).await }))
     }
 
@@ -205,13 +206,13 @@ impl Redis {
         Ok(self.reach(wait).await?.0)
     }
 
-    /// Returns the addresses of the first nodes of a cluster.
-    fn name_of_cluster(&self) -> String {
-        let Address::Cluster(nodes) = &self.address else {
-            return String::new();
-        };
-        let names: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
-        names.join(",")
+    /// Returns the servers as errors name them: hosts and ports.
+    pub(crate) fn place(&self) -> Arc<str> {
+        match &self.address {
+            Address::Server(client) => place_of(std::slice::from_ref(client.get_connection_info())),
+            Address::Cluster(nodes) => place_of(nodes),
+            Address::Sentinel(sentinels) => sentinels.to_string().into(),
+        }
     }
 
     /// Returns a new connection, with the name of its server if it is a single one.
@@ -227,7 +228,7 @@ impl Redis {
                     Ok(link) => Ok((link, None)),
                     Err(error) => {
                         let error = self.explain(error, nodes).await;
-                        Err(error.at(&self.name_of_cluster()))
+                        Err(error.at(&self.place()))
                     }
                 };
             }
@@ -235,7 +236,7 @@ impl Redis {
                 let limit = self.connect_timeout + sentinels.asked_within();
                 let primary = timeout(limit, sentinels.primary()).await;
                 let primary = primary.unwrap_or_else(|_| Err(no_primary()));
-                asked = primary.map_err(|error| error.at(&sentinels.to_string()))?;
+                asked = primary.map_err(|error| error.at(&self.place()))?;
                 &asked
             }
         };
@@ -244,7 +245,10 @@ impl Redis {
         tls::prepare(info);
         match Link::server(client, limits).await {
             Ok(link) => Ok((link, Some(server))),
-            Err(error) => Err(self.explain(error, info).await.at_first().at(&server)),
+            Err(error) => {
+                let error = self.explain(error, info).await.at_first();
+                Err(error.at(&place_of(info)))
+            }
         }
     }
 
@@ -352,7 +356,7 @@ mod tests {
             let text = error.to_string();
             assert_eq!(error.kind(), kind, "{text}");
             assert!(
-                text.starts_with(&format!("{place}: ")) && text.contains(advice),
+                text.starts_with(&format!("Redis at {place}: ")) && text.contains(advice),
                 "{text}"
             );
             assert!(!text.contains("canary"), "{text}");
@@ -372,7 +376,7 @@ mod tests {
             let error = Redis::at(&address).unwrap().connect().await.err().unwrap();
             let text = error.to_string();
             assert_eq!(error.kind(), ErrorKind::Unreachable, "{text}");
-            let place = format!("127.0.0.1:{port}: ");
+            let place = format!("Redis at 127.0.0.1:{port}: ");
             assert!(text.starts_with(&place) && text.contains(what), "{text}");
         }
     }

@@ -20,3 +20,6 @@ pub use slots::Slots;
 
 mod text;
 pub use text::cut;
+
+mod shown;
+pub use shown::shown_key;

@@ -32,7 +32,7 @@ text_in_debug! { Closed }
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum AcquireError<K> {
     /// As many as `lane_capacity` of this key wait already. Other keys are not affected.
-    #[error("the lane of the key is full")]
+    #[error("the lane of the key is full: try again later, or raise `lane_capacity`")]
     LaneFull(K),
     /// The semaphore is closed.
     #[error("the semaphore is closed")]
@@ -47,7 +47,7 @@ text_in_debug! { AcquireError<K>: LaneFull, Closed }
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryAcquireError<K> {
     /// The caller would have to wait: for its key, for one of `concurrency`, or for capacity.
-    #[error("no permit is available")]
+    #[error("no permit is available: wait with `acquire`")]
     NoPermits(K),
     /// The semaphore is closed.
     #[error("the semaphore is closed")]
@@ -61,7 +61,7 @@ text_in_debug! { TryAcquireError<K>: NoPermits, Closed }
 #[derive(Error, Clone, Copy, PartialEq, Eq)]
 pub enum TryReserveError {
     /// The capacity is used up, or other callers wait for it already.
-    #[error("the semaphore is at its capacity")]
+    #[error("the semaphore is at its capacity: wait with `reserve`, or raise `capacity`")]
     Full,
     /// The semaphore is closed.
     #[error("the semaphore is closed")]

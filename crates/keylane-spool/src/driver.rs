@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use keylane_disk::random;
+use keylane_rt::shown_key;
 use tokio::time::{Instant, sleep_until};
 
 use super::core::{Change, Landed, Landing, Moment};
@@ -57,16 +58,17 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
         refused,
         halts,
     } = landed;
-    for id in refused {
+    for (id, key) in refused {
+        let key = shown_key(Some(key));
         match halts {
             true => tracing::error!(
                 target: "keylane_spool",
-                %id, %error,
+                %id, %key, %error,
                 "the sink refused a message: its key halts; resume or skip it"
             ),
             false => tracing::warn!(
                 target: "keylane_spool",
-                %id, %error,
+                %id, %key, %error,
                 "the sink refused a message: it becomes a dead letter"
             ),
         }

@@ -11,14 +11,14 @@ use super::message::Message;
 #[derive(Error, Clone)]
 pub enum PushError {
     /// The spool is at its limit, and waits for the sink. Try again later, or drop the message.
-    #[error("the spool is full")]
+    #[error("the spool is full: try again later, wait with `AtLimit::Wait`, or raise its limits")]
     Full(Message),
     /// The spool takes no more messages: it was closed, or its runtime is gone.
-    #[error("the spool is closed")]
+    #[error("the spool is closed, and takes no message: open another one")]
     Closed(Message),
     /// The message is larger than [`SpoolBuilder::max_message`](super::SpoolBuilder::max_message), or has
     /// more than 65,535 headers, or a header name of more than 65,535 bytes.
-    #[error("the message is too large for this spool")]
+    #[error("the message is too large for this spool: raise `max_message`, or send less")]
     TooLarge(Message),
     /// The message could not be written to the disk, or the previous commit failed. It is not
     /// accepted, and the sink does not get it. One exception: the failed commit may have come
@@ -86,7 +86,9 @@ pub enum FlushError {
         keys: usize,
     },
     /// The spool ended before.
-    #[error("the spool ended before everything was delivered")]
+    #[error(
+        "the spool ended before everything was delivered: with a directory, the next one goes on"
+    )]
     Closed,
 }
 

@@ -231,15 +231,13 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for SinkError {
     }
 }
 
-impl fmt::Debug for SinkError {
+impl fmt::Display for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SinkError")
-            .field("text", &self.text)
-            .field("written", &self.written)
-            .field("refused", &self.refused)
-            .finish()
+        f.write_str(&self.text)
     }
 }
+
+keylane_rt::text_in_debug! { SinkError }
 
 #[cfg(test)]
 mod tests {

@@ -85,7 +85,7 @@ impl<DB: Server> Connections<DB> {
         };
         let pool = pool.map_err(|error| {
             let places: Vec<String> = servers.iter().map(DB::place).collect();
-            error.at(&places.join(","))
+            error.at(|| DB::named(&options, &places.join(",")))
         })?;
         let is_away = Arc::new(Notify::new());
         let follows = (servers.len() > 1).then(|| {
@@ -170,6 +170,12 @@ impl<DB: Server> Connections<DB> {
     /// Returns where the server is, for the log.
     pub(crate) fn place(&self) -> String {
         DB::place(&self.pool.connect_options())
+    }
+
+    /// Returns the database as errors name it.
+    pub(crate) fn named(&self) -> String {
+        let options = self.pool.connect_options();
+        DB::named(&options, &DB::place(&options))
     }
 }
 

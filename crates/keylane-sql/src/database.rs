@@ -103,6 +103,14 @@ impl Database {
         }
     }
 
+    /// Returns the database as errors name it.
+    pub(crate) fn named(&self) -> String {
+        match &self.0 {
+            Pool::Postgres(of) => of.named(),
+            Pool::MySql(of) => of.named(),
+        }
+    }
+
     /// Closes the connections once those in use have come back.
     pub async fn close(&self) {
         match &self.0 {

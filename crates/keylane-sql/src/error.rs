@@ -162,7 +162,7 @@ fn fenced(token: Token, last: Option<Token>) -> String {
 pub struct SqlError {
     kind: ErrorKind,
     message: String,
-    /// The servers, where they are known: hosts and ports.
+    /// The database, where it is known: its kind, host, port and name.
     place: Option<Arc<str>>,
     /// A prepared statement is missing in its session, or is there already: another client has the
     /// session too.
@@ -249,10 +249,10 @@ impl SqlError {
         Self::new(ErrorKind::Unreachable, "no answer in time")
     }
 
-    /// Adds the servers that have not done what was asked.
-    pub(crate) fn at(self, place: &str) -> Self {
-        let place = Some(place.into());
-        Self { place, ..self }
+    /// Adds the database that has not done what was asked.
+    pub(crate) fn at(mut self, named: impl FnOnce() -> String) -> Self {
+        self.place.get_or_insert_with(|| named().into());
+        self
     }
 
     /// Returns what to do about the error.
@@ -352,7 +352,7 @@ fn said(message: &str) -> Option<TlsFailure> {
     .find_map(|(text, failure)| message.contains(text).then_some(failure))
 }
 
-/// Returns what to do about an error that a new user gets first.
+/// Returns what to do about an error that a new user gets first, or that an operator causes.
 fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
     match (number_of(error), error.code().as_deref()) {
         (Some(1049), _) | (None, Some("3D000")) => {
@@ -367,6 +367,10 @@ fn advice(error: &dyn DatabaseError) -> Option<&'static str> {
         (Some(1044 | 1142), _) | (None, Some("42501")) => Some(
             "grant the right: `migrate` makes tables, and a service reads, inserts, updates and \
              deletes in them",
+        ),
+        (Some(1146), _) | (None, Some("42P01" | "3F000")) => Some(
+            "create the tables with `Database::migrate` or `keylane inbox migrate`, or correct \
+             the schema and the prefix in `Tables`",
         ),
         _ => None,
     }

@@ -72,9 +72,7 @@ impl<DB: Server> Lent<DB> {
                 if matches!(error, sqlx::Error::PoolTimedOut) {
                     of.close_idle();
                 }
-                let error = error.into();
-                of.heard(&error);
-                Err(error)
+                Err(heard(&of, error))
             }
         }
     }
@@ -101,7 +99,7 @@ impl<DB: Server> Lent<DB> {
         if !result.as_ref().is_err_and(is_of_session) {
             self.connection.take();
         }
-        result.map_err(|error| self.told(error.into()))
+        result.map_err(|error| heard(&self.of, error))
     }
 
     /// Ends the call with this result. After an error the connection is closed.
@@ -109,18 +107,23 @@ impl<DB: Server> Lent<DB> {
         if result.is_ok() {
             self.connection.take();
         }
-        result.map_err(|error| self.told(error.into()))
+        result.map_err(|error| heard(&self.of, error))
     }
 
     /// Closes a session that can only read.
     pub(crate) fn close_read_only(self) -> SqlError {
-        self.told(SqlError::read_only("the transaction was read-only"))
+        heard(
+            &self.of,
+            SqlError::read_only("the transaction was read-only"),
+        )
     }
+}
 
-    fn told(&self, error: SqlError) -> SqlError {
-        self.of.heard(&error);
-        error
-    }
+/// Records an error of a database, and names that.
+fn heard<DB: Server>(of: &Connections<DB>, error: impl Into<SqlError>) -> SqlError {
+    let error = error.into();
+    of.heard(&error);
+    error.at(|| of.named())
 }
 
 impl<DB: Server> Drop for Lent<DB> {

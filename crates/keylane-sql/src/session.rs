@@ -28,6 +28,8 @@ pub(crate) struct Variable {
 
 /// A kind of database.
 pub(crate) trait Server: Database {
+    const KIND: &'static str;
+
     const VARIABLES: &'static [Variable];
 
     /// Returns the options without parameters that this crate does not need.
@@ -50,8 +52,17 @@ pub(crate) trait Server: Database {
         format!("{host}:{port}")
     }
 
+    /// Returns the database as errors name it: its kind, where its server is, and its name.
+    fn named(options: &Options<Self>, servers: &str) -> String {
+        let database = Self::database(options);
+        format!("{} at {servers}/{database}", Self::KIND)
+    }
+
     /// Returns the host and the port of a server.
     fn address(options: &Options<Self>) -> (&str, u16);
+
+    /// Returns the name of the database; empty if there is none.
+    fn database(options: &Options<Self>) -> &str;
 }
 
 /// Returns the query that reads the variables. `as_text` makes text of one.
@@ -80,6 +91,8 @@ fn is_off(value: &str) -> Option<&'static str> {
 }
 
 impl Server for Postgres {
+    const KIND: &'static str = "PostgreSQL";
+
     const VARIABLES: &'static [Variable] = &[
         Variable {
             name: "fsync",
@@ -125,9 +138,17 @@ impl Server for Postgres {
     fn address(options: &Options<Self>) -> (&str, u16) {
         (options.get_host(), options.get_port())
     }
+
+    /// The server takes the name of the user if there is none.
+    fn database(options: &Options<Self>) -> &str {
+        let name = options.get_database();
+        name.unwrap_or_else(|| options.get_username())
+    }
 }
 
 impl Server for MySql {
+    const KIND: &'static str = "MySQL";
+
     const VARIABLES: &'static [Variable] = &[
         Variable {
             name: "autocommit",
@@ -220,6 +241,10 @@ impl Server for MySql {
 
     fn address(options: &Options<Self>) -> (&str, u16) {
         (options.get_host(), options.get_port())
+    }
+
+    fn database(options: &Options<Self>) -> &str {
+        options.get_database().unwrap_or_default()
     }
 }
 

@@ -10,7 +10,7 @@ use keylane_semaphore::AcquireError;
 /// whatever the inner error is, as tower's other middleware requires. In the box, [`LaneFull`] and
 /// [`Closed`] and the inner service's error are found with `downcast_ref`.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Error<E> {
     /// The lane of this key is full. The inner service was not called. Requests of other keys are
     /// not affected. Try again later.
@@ -56,6 +56,8 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
         }
     }
 }
+
+keylane_rt::text_in_debug! { Error<E: fmt::Display>: LaneFull, Closed, Inner }
 
 impl<E, K> From<AcquireError<K>> for Error<E> {
     fn from(error: AcquireError<K>) -> Self {

@@ -4,18 +4,22 @@ use keylane_leases::error::StoreError;
 use zookeeper_client::{Error, MultiWriteError};
 
 /// Returns the error of a store for an error of the client.
-pub(crate) fn store(error: &Error) -> StoreError {
-    StoreError::new(words(error))
+pub(crate) fn store(hosts: &str, error: &Error) -> StoreError {
+    StoreError::new(words(hosts, error))
 }
 
 /// Returns what an error of the client means, and what to do.
-pub(crate) fn words(error: &Error) -> String {
-    format!("ZooKeeper: {}", told(error))
+pub(crate) fn words(hosts: &str, error: &Error) -> String {
+    named(hosts, &told(error))
 }
 
-/// Returns the error of servers that cannot be reached, or refuse the user.
+/// Returns the error of servers that cannot be reached, refuse the user, or have ended the session.
 pub(crate) fn unconnected(hosts: &str, why: &str) -> StoreError {
-    StoreError::new(format!("ZooKeeper at {hosts}: {why}"))
+    StoreError::new(named(hosts, why))
+}
+
+fn named(hosts: &str, why: &str) -> String {
+    format!("ZooKeeper at {hosts}: {why}")
 }
 
 /// The same as [`words`], without the name of the system.
@@ -43,7 +47,7 @@ pub(crate) enum Failed {
     /// There is no node that one of them needs.
     Missing,
     /// They may be done or not.
-    Unknown(StoreError),
+    Unknown(Error),
 }
 
 impl From<MultiWriteError> for Failed {
@@ -58,7 +62,7 @@ impl From<MultiWriteError> for Failed {
                 ..
             } => Self::Missing,
             MultiWriteError::OperationFailed { source, .. }
-            | MultiWriteError::RequestFailed { source } => Self::Unknown(store(&source)),
+            | MultiWriteError::RequestFailed { source } => Self::Unknown(source),
         }
     }
 }

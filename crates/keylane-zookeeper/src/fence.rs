@@ -41,16 +41,16 @@ text_in_debug! { FenceError: Fenced, Refused, Unknown }
 #[derive(Error, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// The node, or the one that it is to be below, does not exist.
-    #[error("there is no such node, or none that it is below")]
+    #[error("there is no such node, or none that it is below: create it first")]
     NoNode,
     /// The node exists already.
-    #[error("the node exists already")]
+    #[error("the node exists already: use `set`")]
     NodeExists,
     /// The node has another version.
-    #[error("the node has another version")]
+    #[error("the node has another version: read it again")]
     Version,
     /// The node has others below it.
-    #[error("the node has others below it")]
+    #[error("the node has others below it: delete them first")]
     NotEmpty,
     /// Anything else, in words.
     #[error("{0}")]
@@ -174,9 +174,11 @@ impl Fence<'_> {
             MultiWriteError::OperationFailed { index: 0, .. } => FenceError::Fenced(self.token),
             MultiWriteError::OperationFailed { index, source } => FenceError::Refused {
                 at: index - 1,
-                why: refusal(&source),
+                why: refusal(&session.hosts, &source),
             },
-            MultiWriteError::RequestFailed { source } => FenceError::Unknown(store(&source)),
+            MultiWriteError::RequestFailed { source } => {
+                FenceError::Unknown(store(&session.hosts, &source))
+            }
         })
     }
 }
@@ -189,12 +191,12 @@ fn send<'a>(
 ) -> Result<impl Future<Output = Result<(), MultiWriteError>> + use<'a>, FenceError> {
     let mut writer = session.client.new_multi_writer();
     let checked = writer.add_check_version(guard, 0);
-    checked.map_err(|error| store(&error))?;
+    checked.map_err(|error| store(&session.hosts, &error))?;
     for (at, operation) in operations.iter().enumerate() {
         let added = add(&mut writer, session, operation);
         added.map_err(|error| FenceError::Refused {
             at,
-            why: refusal(&error),
+            why: refusal(&session.hosts, &error),
         })?;
     }
     let written = writer.commit();
@@ -226,11 +228,13 @@ async fn guard(session: &Session, key: &Bytes, token: Token) -> Result<String, F
     let path = session.paths.lease(key);
     let synced = session.client.sync(&path);
     let seen = session.client.get_data(&path);
-    synced.await.map_err(|error| store(&error))?;
+    synced
+        .await
+        .map_err(|error| store(&session.hosts, &error))?;
     let (data, stat) = match seen.await {
         Ok(seen) => seen,
         Err(ClientError::NoNode) => return Err(FenceError::Fenced(token)),
-        Err(error) => return Err(store(&error).into()),
+        Err(error) => return Err(store(&session.hosts, &error).into()),
     };
     match LeaseData::decode(&data) {
         Some(data) if stat.czxid.unsigned_abs() == token.0 => Ok(session.paths.grant(&data.guard)),
@@ -238,12 +242,12 @@ async fn guard(session: &Session, key: &Bytes, token: Token) -> Result<String, F
     }
 }
 
-fn refusal(error: &ClientError) -> Refusal {
+fn refusal(hosts: &str, error: &ClientError) -> Refusal {
     match error {
         ClientError::NoNode => Refusal::NoNode,
         ClientError::NodeExists => Refusal::NodeExists,
         ClientError::BadVersion => Refusal::Version,
         ClientError::NotEmpty => Refusal::NotEmpty,
-        other => Refusal::Other(words(other)),
+        other => Refusal::Other(words(hosts, other)),
     }
 }

@@ -136,7 +136,8 @@ async fn open(
     let before = highest.load(Ordering::Relaxed);
     let session = Arc::new(Session::new(client, &settings, paths, highest));
     let prepared = timeout(OPENING, prepare(&session, before)).await;
-    let silent = || StoreError::new(format!("a session was not ready within {OPENING:?}"));
+    let why = || format!("a session was not ready within {OPENING:?}");
+    let silent = || unconnected(settings.hosts(), &why());
     prepared.map_err(|_| silent())??;
     tracing::debug!(
         session = format_args!("{:#x}", session.id()), timeout = ?session.timeout(),
@@ -169,7 +170,7 @@ async fn prepare(session: &Session, highest_before: i64) -> Result<(), StoreErro
     let options = CreateMode::Persistent.with_acls(session.acls());
     for folder in session.paths.folders() {
         let made = session.client.mkdir(&folder, &options).await;
-        made.map_err(|error| store(&error))?;
+        made.map_err(|error| store(&session.hosts, &error))?;
     }
     make_history(session).await?;
     let first = session.first_beat().await?;
@@ -195,14 +196,16 @@ async fn make_history(session: &Session) -> Result<(), StoreError> {
         .await;
     match made {
         Ok(_) | Err(Error::NodeExists) => Ok(()),
-        Err(error) => Err(store(&error)),
+        Err(error) => Err(store(&session.hosts, &error)),
     }
 }
 
 async fn renew_history(session: &Session) -> Result<(), StoreError> {
     let (path, name) = (session.paths.history(), new_history());
     let written = session.client.set_data(&path, name.as_bytes(), None).await;
-    written.map(drop).map_err(|error| store(&error))
+    written
+        .map(drop)
+        .map_err(|error| store(&session.hosts, &error))
 }
 
 /// Returns a name that no other history has.

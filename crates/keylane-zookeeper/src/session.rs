@@ -12,7 +12,7 @@ use zookeeper_client::{Acls, Client, CreateMode, Error, Stat, StateWatcher};
 use crate::book::{Book, Due};
 use crate::elections::armed::AllArmed;
 use crate::elections::known::Known;
-use crate::error::{Failed, store};
+use crate::error::{Failed, store, unconnected};
 use crate::names::Paths;
 use crate::server::ZooKeeper;
 
@@ -20,6 +20,8 @@ use crate::server::ZooKeeper;
 /// session of this process is like one of another process.
 pub(crate) struct Session {
     pub(crate) client: Client,
+    /// The servers as errors name them.
+    pub(crate) hosts: Arc<str>,
     id: i64,
     pub(crate) paths: Arc<Paths>,
     acls: Acls<'static>,
@@ -46,6 +48,7 @@ impl Session {
         let timeout = client.session_timeout();
         Self {
             id: client.session_id().0,
+            hosts: settings.hosts().into(),
             acls: settings.acls(),
             longest_ttl: settings.longest_ttl_in(timeout),
             timeout,
@@ -165,13 +168,13 @@ impl Session {
         let added = writer
             .add_delete(&path, None)
             .and_then(|()| writer.add_create(&path, b"", &options));
-        added.map_err(|error| store(&error))?;
+        added.map_err(|error| store(&self.hosts, &error))?;
         let beaten = writer.commit();
         let seen = self.client.check_stat(&path);
         Ok(async move {
             match beaten.await.map_err(Failed::from) {
-                Ok(_) => self.is_mine(seen.await.map_err(|error| store(&error))?),
-                Err(Failed::Unknown(error)) => Err(error),
+                Ok(_) => self.is_mine(seen.await.map_err(|error| store(&self.hosts, &error))?),
+                Err(Failed::Unknown(error)) => Err(store(&self.hosts, &error)),
                 // An operator has removed the node.
                 Err(Failed::Missing | Failed::Exists) => self.first_beat().await,
             }
@@ -186,9 +189,9 @@ impl Session {
         let seen = self.client.check_stat(&path);
         match made.await {
             Ok(_) | Err(Error::NodeExists) => {}
-            Err(error) => return Err(store(&error)),
+            Err(error) => return Err(store(&self.hosts, &error)),
         }
-        self.is_mine(seen.await.map_err(|error| store(&error))?)
+        self.is_mine(seen.await.map_err(|error| store(&self.hosts, &error))?)
     }
 
     fn is_mine(&self, seen: Option<Stat>) -> Result<Stat, StoreError> {
@@ -205,7 +208,8 @@ impl Session {
     /// speak this protocol put a new session in the place of a lost one, and do not say so.
     pub(crate) fn replaced(&self) -> StoreError {
         self.give_up();
-        StoreError::new(
+        unconnected(
+            &self.hosts,
             "the server has replaced the session by another one: its leases are lost, and the next \
              call makes a new session",
         )
@@ -225,10 +229,10 @@ impl Session {
             .and_then(|()| writer.add_delete(&lease, None));
         let removed = writer.commit();
         async move {
-            added.map_err(|error| store(&error))?;
+            added.map_err(|error| store(&self.hosts, &error))?;
             match removed.await.map_err(Failed::from) {
                 Ok(_) => {}
-                Err(Failed::Unknown(error)) => return Err(error),
+                Err(Failed::Unknown(error)) => return Err(store(&self.hosts, &error)),
                 // It is gone; or an operator has removed the node of its lease alone.
                 Err(Failed::Missing | Failed::Exists) => self.remove(&grant).await?,
             }
@@ -243,10 +247,11 @@ impl Session {
         path: &str,
     ) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
         let removed = self.client.delete(path, None);
+        let hosts = Arc::clone(&self.hosts);
         async move {
             match removed.await {
                 Ok(()) | Err(Error::NoNode) => Ok(()),
-                Err(error) => Err(store(&error)),
+                Err(error) => Err(store(&hosts, &error)),
             }
         }
     }

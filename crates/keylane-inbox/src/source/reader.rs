@@ -160,7 +160,7 @@ impl Source for InboxSource {
     }
 
     fn describer(&self) -> Describer<InboxPosition> {
-        Describer::new(|position: &InboxPosition| format!("sequence {}", position.sequence))
+        Describer::new(InboxPosition::place)
     }
 
     fn features(&self) -> Features {
@@ -281,7 +281,8 @@ impl Source for InboxSource {
         if let Some(marks) = &self.marks {
             marks.forget(&forgotten).map_err(SourceError::failed)?;
             if let Err(error) = marks.clear_stale() {
-                tracing::warn!(target: "keylane", %error, "start marks could not be updated");
+                let source = self.name();
+                tracing::warn!(target: "keylane", %source, %error, "start marks could not be updated");
             }
         }
         if done.is_empty() {
@@ -314,7 +315,8 @@ impl Source for InboxSource {
 
     fn start_guard(&self) -> Option<Arc<dyn StartGuard<InboxPosition>>> {
         let marks = Arc::clone(self.marks.as_ref()?);
-        Some(Arc::new(MarkGuard(marks)))
+        let name = self.name();
+        Some(Arc::new(MarkGuard { marks, name }))
     }
 
     async fn close(&mut self) -> Result<(), SourceError> {
@@ -417,10 +419,11 @@ impl InboxSource {
         }));
     }
 
-    fn position(&self, sequence: u64, key: Bytes) -> InboxPosition {
+    fn position(&self, sequence: u64, key: Bytes, id: Option<Bytes>) -> InboxPosition {
         InboxPosition {
             sequence,
             key,
+            id,
             opening: self.opening,
         }
     }
@@ -446,7 +449,8 @@ impl InboxSource {
         raw.id = id.map(Bytes::from);
         raw.version = version;
         raw.enqueued_at = Some(accepted_at);
-        Delivery::raw(raw, self.position(sequence, key)).attempts(attempts)
+        let position = self.position(sequence, key, raw.id.clone());
+        Delivery::raw(raw, position).attempts(attempts)
     }
 
     /// Takes letters that wait again. Returns the messages that are handed over behind them, which
@@ -488,7 +492,7 @@ impl InboxSource {
                 .wait_again(message.sequence, &message.key, message.version);
             let key = Bytes::copy_from_slice(&message.key);
             let later = later.into_iter();
-            recalled.extend(later.map(|sequence| self.position(sequence, key.clone())));
+            recalled.extend(later.map(|sequence| self.position(sequence, key.clone(), None)));
         }
         Ok(Some(recalled).filter(|recalled| !recalled.is_empty()))
     }

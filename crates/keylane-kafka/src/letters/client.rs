@@ -83,10 +83,7 @@ impl Client {
             let asked = open.map_err(MarkError::from).and_then(|mut open| {
                 let asked = run(&mut open);
                 // A client that has failed is not used again.
-                let asked = asked.map_err(|error| match error {
-                    MarkError::Client(error) => MarkError::Client(open.explain(error)),
-                    full @ MarkError::Full(_) => full,
-                })?;
+                let asked = asked.map_err(|error| open.explain(error))?;
                 *log = Some(open);
                 Ok(asked)
             });

@@ -123,22 +123,29 @@ pub(super) struct Names<'a> {
 impl KafkaLettersError {
     pub(super) fn of_client(error: &KafkaError, names: Names<'_>) -> Self {
         let (topic, group) = (names.topic.to_owned(), names.group.to_owned());
-        let why = error.to_string();
         match error {
             error if is_missing_topic(error) => Self::NoTopic { topic },
             error if is_group_in_use(error) => Self::GroupInUse { group },
-            _ if is_refusal(&why) => Self::NotAuthorized { topic, group, why },
             error if is_silence(error) => Self::Unreadable {
                 topic,
-                why: format!("{why}: check that the brokers answer at their addresses"),
+                why: format!("{error}: check that the brokers answer at their addresses"),
             },
-            _ => Self::Unreadable { topic, why },
+            _ => Self::of_words(error.to_string(), names),
+        }
+    }
+
+    fn of_words(why: String, names: Names<'_>) -> Self {
+        let (topic, group) = (names.topic.to_owned(), names.group.to_owned());
+        match is_refusal(&why) {
+            true => Self::NotAuthorized { topic, group, why },
+            false => Self::Unreadable { topic, why },
         }
     }
 
     pub(super) fn of_marks(error: MarkError, names: Names<'_>) -> Self {
         match error {
             MarkError::Client(error) => Self::of_client(&error, names),
+            MarkError::Refused(error) => Self::of_words(error.to_string(), names),
             MarkError::Full((partition, offset)) => Self::MarksFull {
                 topic: names.topic.to_owned(),
                 oldest: LetterId { partition, offset },

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::back::{Failed, is_refusal, send_back};
 use crate::config::KafkaSourceBuilder;
+use crate::error::KafkaSourceError;
 use crate::link;
 use crate::producer::{Producer, SendError};
 use crate::record::{Keyless, Maker};
@@ -205,11 +206,16 @@ impl Redrive {
         };
         let config = self.source.clone().check()?;
         let progress = link::Progress::open(&config, &self.letters).await;
-        let mut progress = progress.map_err(|error| match link::is_missing_topic(&error) {
-            true => RedriveError::NoTopic {
-                topic: self.letters.clone(),
-            },
-            false => unreadable(error.to_string()),
+        let mut progress = progress.map_err(|error| match error {
+            link::Failure::Client(error) if link::is_missing_topic(&error) => {
+                RedriveError::NoTopic {
+                    topic: self.letters.clone(),
+                }
+            }
+            link::Failure::Client(error) if link::is_silence(&error) => unreadable(format!(
+                "{error}: check that the brokers answer at their addresses"
+            )),
+            error => unreadable(error.to_string()),
         })?;
 
         let failure = Arc::new(Mutex::new(None));
@@ -253,7 +259,7 @@ impl Redrive {
                 .chain(failed)
                 .find(|why| is_refusal(why))
             {
-                break Ended::Refused(why);
+                break Ended::Refused(KafkaSourceError::cause_of(&why).to_owned());
             }
             match progress.is_over().await {
                 Ok(true) => break Ended::Over,

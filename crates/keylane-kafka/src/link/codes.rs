@@ -44,3 +44,21 @@ pub(super) fn is_about_topic(code: RDKafkaErrorCode) -> bool {
         Code::TopicAuthorizationFailed | Code::UnknownTopicOrPartition | Code::UnknownTopic
     )
 }
+
+/// Whether a broker has not answered.
+pub(crate) fn is_silence(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    if matches!(error, KafkaError::NoMessageReceived) {
+        return true;
+    }
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            Code::OperationTimedOut
+                | Code::BrokerTransportFailure
+                | Code::RequestTimedOut
+                // The client has found another address of the broker meanwhile.
+                | Code::DestroyBroker
+        )
+    )
+}

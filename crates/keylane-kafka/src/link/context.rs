@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keylane_source::frontier::Beyond;
 use rdkafka::client::ClientContext;
@@ -26,15 +26,14 @@ use tokio::sync::{Notify, watch};
 
 use super::closable::ClosableQueue;
 use super::codes::is_about_topic;
-use super::explain::explain;
 use super::offset::offset;
 use super::topics::{MadeAnew, TopicIds};
 use crate::config::Config;
 use crate::core::Committed;
 use crate::error::KafkaSourceError;
+use crate::explain::Heard;
 use crate::log::log;
 use crate::metadata;
-use crate::refusal::{self, Refusal};
 use keylane_connector::lock;
 
 pub(crate) type Consumer = BaseConsumer<Context>;
@@ -48,10 +47,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// How often it checks whether a queue in use is shut.
 const SHUT_EVERY: Duration = Duration::from_millis(1);
-
-/// How long what the client has said of TLS explains that no broker can be reached. It tries each
-/// again within this time.
-const RECENT: Duration = Duration::from_secs(20);
 
 /// The result of waiting for a release that is not dropped yet.
 const STILL_HELD: Result<(), RecvTimeoutError> = Err(RecvTimeoutError::Timeout);
@@ -163,8 +158,8 @@ pub(crate) struct Context {
     /// sends the request. If it left the group and joined again in between, the broker would accept
     /// the commit for partitions that other members own by now.
     owned: Mutex<Owned>,
-    /// What the client has said last of TLS or the user at a broker, and when.
-    refusal: Mutex<Option<(Instant, Refusal)>>,
+    /// What the client has said of TLS or the user at a broker.
+    heard: Heard,
     /// The knowledge of the client about the partitions, by topic and number.
     known: Mutex<HashMap<String, HashMap<i32, Known>>>,
     /// The group has answered the last join.
@@ -198,7 +193,7 @@ impl Context {
             ends,
             config: Arc::clone(config),
             owned: Mutex::default(),
-            refusal: Mutex::default(),
+            heard: Heard::default(),
             known: Mutex::default(),
             has_joined: AtomicBool::new(false),
             joining: Mutex::default(),
@@ -219,6 +214,12 @@ impl Context {
         self.are_all_down.load(Ordering::Acquire)
     }
 
+    /// Returns the error for a user that may not be a member of the group.
+    pub(super) fn not_authorized(&self, error: &KafkaError) -> KafkaSourceError {
+        let config = &self.config;
+        config.not_authorized(&config.read(), error.to_string())
+    }
+
     pub(super) fn tell(&self, news: News) {
         // Without a source the session ends.
         let _ = self.news.send(news);
@@ -228,11 +229,7 @@ impl Context {
     /// Tells the source why no broker can be reached, if the client has said a moment ago what it
     /// is: TLS, or the user. Blocks the thread for as long as a handshake takes.
     fn explain(&self) {
-        let Some((at, refusal)) = lock(&self.refusal).take() else {
-            return;
-        };
-        if at.elapsed() < RECENT {
-            let error = explain(refusal, |name| self.config.property(name));
+        if let Some(error) = self.heard.take(|name| self.config.property(name)) {
             self.refused.send_replace(Some(error.clone()));
             self.tell(News::Refused(error));
         }
@@ -443,9 +440,7 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        if let Some(refusal) = refusal::read(reason) {
-            *lock(&self.refusal) = Some((Instant::now(), refusal));
-        }
+        self.heard.hear(reason);
         if let Some(code @ (Code::AllBrokersDown | Code::Authentication)) =
             error.rdkafka_error_code()
         {

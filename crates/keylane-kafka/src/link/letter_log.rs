@@ -14,18 +14,16 @@ use super::context::committed;
 use super::offset::offset;
 use super::progress::metadata;
 use super::reader::Reader;
-use super::starts::is_silence;
+use super::silent::{Failure, explain};
 use crate::config::Config;
 use crate::core::{Committed, Marks};
+use crate::error::KafkaSourceError;
 
 /// The timeout of one request.
 const ASKED_FOR: Duration = Duration::from_secs(10);
 
 /// How long one call may wait for its records.
 const READ_WITHIN: Duration = Duration::from_secs(20);
-
-/// How long the client has to tell what it has heard.
-const TELL_WITHIN: Duration = Duration::from_millis(200);
 
 /// A commit replaces the marks that were read before it. So one at a time reads and replaces them.
 static MARKING: Mutex<()> = Mutex::new(());
@@ -50,6 +48,8 @@ struct Part {
 /// Why letters are not marked as done.
 pub(crate) enum MarkError {
     Client(KafkaError),
+    /// No broker can be reached, because of TLS, or one refuses the user.
+    Refused(KafkaSourceError),
     /// The metadata has no room for the marks of this partition. The first letter that is not done.
     Full(Spot),
 }
@@ -69,21 +69,14 @@ impl LetterLog {
         })
     }
 
-    /// Returns what a broker has said, if a request had no answer because of that: the client tells
-    /// it while it is polled, and lets the request wait.
-    pub(crate) fn explain(&self, error: KafkaError) -> KafkaError {
-        if !is_silence(&error) {
-            return error;
-        }
-        let consumer = &self.reader.consumer;
-        let until = Instant::now() + TELL_WITHIN;
-        loop {
-            drop(consumer.poll(Duration::from_millis(10)));
-            match consumer.context().refusal() {
-                Some(refusal) => return refusal,
-                None if Instant::now() >= until => return error,
-                None => {}
-            }
+    /// Returns what a broker has said, if a request had no answer because of that.
+    pub(crate) fn explain(&self, error: MarkError) -> MarkError {
+        match error {
+            MarkError::Client(error) => match explain(&self.reader.consumer, error) {
+                Failure::Client(error) => MarkError::Client(error),
+                Failure::Refused(error) => MarkError::Refused(error),
+            },
+            known => known,
         }
     }
 

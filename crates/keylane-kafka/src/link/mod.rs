@@ -3,7 +3,7 @@
 mod offset;
 
 mod codes;
-pub(crate) use codes::{REFUSALS, is_group_in_use, is_missing_topic, is_name_conflict};
+pub(crate) use codes::{REFUSALS, is_group_in_use, is_missing_topic, is_name_conflict, is_silence};
 
 mod context;
 pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
@@ -11,21 +11,13 @@ pub(crate) use context::{Consumer, Found, Known, News, Ownership, Release};
 mod session;
 pub(crate) use session::{Session, first_answer, is_name_taken};
 
-mod explain;
-pub(crate) use explain::only_tls;
-
-#[cfg(feature = "tls")]
-mod certificates;
-
 mod closable;
 
 mod topics;
 pub(crate) use topics::TopicIds;
 
 mod starts;
-pub(crate) use starts::{
-    Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start, is_silence,
-};
+pub(crate) use starts::{Answered, Answers, NO_LEADER, Rules, ask_for_starts, at_first_start};
 
 mod prefetch;
 pub(crate) use prefetch::{Fetched, Prefetched, Prefetcher, size};
@@ -37,7 +29,7 @@ mod commit;
 pub(crate) use commit::{Answer, ToCommit, commit};
 
 mod silent;
-pub(crate) use silent::Silent;
+pub(crate) use silent::{Failure, Silent};
 
 mod reader;
 pub(crate) use reader::Reader;

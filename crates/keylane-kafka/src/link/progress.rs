@@ -11,9 +11,9 @@ use rdkafka::message::Message as _;
 use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
+use super::codes::is_silence;
 use super::job::blocking;
-use super::silent::Silent;
-use super::starts::is_silence;
+use super::silent::{Failure, Silent, explain};
 use crate::config::Config;
 
 /// The timeout of one request.
@@ -44,13 +44,14 @@ struct Left {
 impl Progress {
     /// Asks where the partitions of a topic end now. A partition whose leader is down is asked for
     /// when the leader is back.
-    pub(crate) async fn open(config: &Config, topic: &str) -> KafkaResult<Self> {
+    pub(crate) async fn open(config: &Config, topic: &str) -> Result<Self, Failure> {
         let client = config.reader();
         let topic: Arc<str> = topic.into();
         let asked = Arc::clone(&topic);
-        let (consumer, ends) = wait(move || {
-            let consumer: BaseConsumer<Silent> = client.create_with_context(Silent::default())?;
-            let ends = ends(&consumer, &asked)?;
+        let (consumer, ends) = wait::<_, Failure>(move || {
+            let consumer = client.create_with_context(Silent::new(&client));
+            let consumer: BaseConsumer<Silent> = consumer.map_err(Failure::Client)?;
+            let ends = ends(&consumer, &asked).map_err(|error| explain(&consumer, error))?;
             Ok((Arc::new(consumer), ends))
         })
         .await?;
@@ -67,7 +68,7 @@ impl Progress {
         if self.ends.values().any(Option::is_none) {
             let (consumer, topic) = (Arc::clone(&self.consumer), Arc::clone(&self.topic));
             let before = Arc::clone(&self.ends);
-            let now = wait(move || {
+            let now = wait::<_, KafkaError>(move || {
                 let mut now = ends(&consumer, &topic)?;
                 now.extend(before.iter().filter(|(_, end)| end.is_some()));
                 Ok(now)
@@ -185,9 +186,9 @@ fn ends(consumer: &BaseConsumer<Silent>, topic: &str) -> KafkaResult<BTreeMap<i3
     Ok(ends)
 }
 
-async fn wait<T: Send + 'static>(
-    ask: impl FnOnce() -> KafkaResult<T> + Send + 'static,
-) -> KafkaResult<T> {
+async fn wait<T: Send + 'static, E: From<KafkaError> + Send + 'static>(
+    ask: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
     let asked = blocking(ask).await;
-    asked.unwrap_or_else(|error| Err(KafkaError::ClientCreation(error.to_string())))
+    asked.unwrap_or_else(|error| Err(KafkaError::ClientCreation(error.to_string()).into()))
 }

@@ -34,8 +34,9 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(config: &Config) -> KafkaResult<Self> {
+        let client = config.reader();
         Ok(Self {
-            consumer: config.reader().create_with_context(Silent::default())?,
+            consumer: client.create_with_context(Silent::new(&client))?,
             place: None,
             is_assigned: false,
         })

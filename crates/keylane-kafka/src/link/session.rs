@@ -196,12 +196,12 @@ fn report(consumer: &Consumer, error: &KafkaError) {
     }
     match error.rdkafka_error_code() {
         Some(code) if is_about_topic(code) => tell(News::Unavailable),
-        Some(
-            Code::GroupAuthorizationFailed
-            | Code::ClusterAuthorizationFailed
-            | Code::SaslAuthenticationFailed
-            | Code::Authentication,
-        ) => tell(News::Failed(error.to_string())),
+        Some(Code::GroupAuthorizationFailed | Code::ClusterAuthorizationFailed) => {
+            tell(News::Refused(consumer.context().not_authorized(error)))
+        }
+        Some(Code::SaslAuthenticationFailed | Code::Authentication) => {
+            tell(News::Failed(error.to_string()));
+        }
         // The client recovers from it. The context has logged it, with the reason.
         _ => tracing::debug!(target: "keylane", %error, "the Kafka client reports an error"),
     }

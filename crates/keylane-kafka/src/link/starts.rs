@@ -8,11 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use rdkafka::consumer::Consumer as _;
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::KafkaResult;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::codes::is_silence;
 use super::context::{Consumer, Found, committed};
 use crate::core::{Begin, Committed, Log, OnOvertaken, begin};
 
@@ -203,24 +204,6 @@ fn of_one_leader(consumer: &Consumer, found: Vec<Found>, rules: &Rules, answers:
         });
         answers.say(one, begin.map_err(|error| error.to_string()));
     }
-}
-
-/// Whether a broker has not answered.
-pub(crate) fn is_silence(error: &KafkaError) -> bool {
-    use RDKafkaErrorCode as Code;
-    if matches!(error, KafkaError::NoMessageReceived) {
-        return true;
-    }
-    matches!(
-        error.rdkafka_error_code(),
-        Some(
-            Code::OperationTimedOut
-                | Code::BrokerTransportFailure
-                | Code::RequestTimedOut
-                // The client has found another address of the broker meanwhile.
-                | Code::DestroyBroker
-        )
-    )
 }
 
 /// Returns the bounds of all these logs, or an error.

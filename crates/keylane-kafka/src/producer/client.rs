@@ -14,7 +14,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use super::error::SendError;
+use super::error::{SendError, is_out_of_reach};
+use crate::explain::Heard;
 use crate::log::{Errors, log};
 
 /// How long the thread waits before it checks whether to end.
@@ -45,7 +46,7 @@ pub(super) struct Client(Arc<BaseProducer<Context>>);
 
 impl Client {
     pub(super) fn new(config: &ClientConfig) -> Result<Self, KafkaError> {
-        let producer: BaseProducer<Context> = config.create_with_context(Context::default())?;
+        let producer: BaseProducer<Context> = config.create_with_context(Context::new(config))?;
         let producer = Arc::new(producer);
         let served = Arc::clone(&producer);
         thread::Builder::new()
@@ -67,7 +68,7 @@ impl Client {
     /// Asks the brokers for a topic. Blocks the thread.
     pub(super) fn look(&self, topic: &str, within: Duration) -> Result<(), SendError> {
         let metadata = self.0.client().fetch_metadata(Some(topic), within);
-        let metadata = metadata.map_err(|error| SendError::new(topic, &error))?;
+        let metadata = metadata.map_err(|error| self.0.context().error_of(topic, &error))?;
         match metadata.topics().iter().find_map(|of| of.error()) {
             Some(error) => {
                 let error = KafkaError::MetadataFetch(error.into());
@@ -166,11 +167,36 @@ impl Delivery {
     }
 }
 
-#[derive(Default)]
 struct Context {
+    config: ClientConfig,
     /// Why the client sends nothing more.
     broken_by: OnceLock<String>,
     errors: Errors,
+    /// What the client has said of TLS or the user at a broker.
+    heard: Heard,
+}
+
+impl Context {
+    fn new(config: &ClientConfig) -> Self {
+        Self {
+            config: config.clone(),
+            broken_by: OnceLock::new(),
+            errors: Errors::default(),
+            heard: Heard::default(),
+        }
+    }
+
+    /// Returns the error for a record. If no broker is reached because of TLS or the user, it says
+    /// so. Blocks the thread for as long as a handshake takes, once in a while.
+    fn error_of(&self, topic: &str, error: &KafkaError) -> SendError {
+        if !is_out_of_reach(error) {
+            return SendError::new(topic, error);
+        }
+        match self.heard.why(|name| self.config.get(name)) {
+            Some(why) => SendError::not_confirmed(topic, format!("{error}: {why}")),
+            None => SendError::new(topic, error),
+        }
+    }
 }
 
 impl ClientContext for Context {
@@ -188,6 +214,7 @@ impl ClientContext for Context {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
+        self.heard.hear(reason);
         if let Some(left_out) = self.errors.hear(&error) {
             let what = "the Kafka producer reports an error";
             tracing::warn!(target: "keylane", %error, reason, left_out, "{what}");
@@ -210,7 +237,7 @@ impl ProducerContext for Context {
                     Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight),
                     Some(why),
                 ) => Err(SendError::of_broken_client(record.topic(), why)),
-                _ => Err(SendError::new(record.topic(), error)),
+                _ => Err(self.error_of(record.topic(), error)),
             },
         };
         // The sender may be gone.

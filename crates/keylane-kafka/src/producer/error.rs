@@ -46,7 +46,13 @@ impl SendError {
                 topic,
                 why: format!("{why}: {OUT_OF_TIME}"),
             },
-            Some(code) if is_final(code) => Self::Refused { topic, why },
+            Some(code) if is_final(code) => Self::Refused {
+                topic,
+                why: match is_too_large(code) {
+                    true => format!("{why}: {TOO_LARGE}"),
+                    false => why,
+                },
+            },
             Some(code) if is_missing(code) => Self::Unavailable {
                 topic,
                 why: format!("{why}: {MISSING}"),
@@ -94,6 +100,10 @@ const OUT_OF_TIME: &str = "check that a broker answers at the address";
 const MISSING: &str = "create the topic, or correct its name";
 const UNAUTHORIZED: &str = "give the user of the producer `Write` permission for it";
 
+/// What to do about a record that is too large.
+const TOO_LARGE: &str = "send less, or raise `max.message.bytes` of the topic and \
+                         `message.max.bytes` of the producer";
+
 /// Whether a record that fails with this code fails each time. Problems that an operator can solve,
 /// such as a missing topic or right, are not final.
 fn is_final(code: RDKafkaErrorCode) -> bool {
@@ -107,6 +117,31 @@ fn is_final(code: RDKafkaErrorCode) -> bool {
             | Code::InvalidRecord
             | Code::PolicyViolation
     )
+}
+
+/// Whether this code says that a record, or its batch, is too large.
+fn is_too_large(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::MessageSizeTooLarge | Code::InvalidMessageSize | Code::MessageBatchTooLarge
+    )
+}
+
+/// Whether this says that no broker has answered in time.
+pub(super) fn is_out_of_reach(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    let code = error.rdkafka_error_code();
+    code.is_some_and(|code| {
+        matches!(
+            code,
+            Code::MessageTimedOut
+                | Code::OperationTimedOut
+                | Code::BrokerTransportFailure
+                | Code::AllBrokersDown
+                | Code::Authentication
+        )
+    })
 }
 
 /// Whether this code says that a topic does not exist.
@@ -139,6 +174,9 @@ mod tests {
         assert_eq!(of(Code::UnknownTopicOrPartition), (false, false));
         assert_eq!(of(Code::TopicAuthorizationFailed), (false, false));
         assert_eq!(of(Code::MessageTimedOut), (false, true));
+        let large = Code::MessageSizeTooLarge;
+        let large = SendError::new("t", &KafkaError::MessageProduction(large));
+        assert!(large.to_string().ends_with(TOO_LARGE), "{large}");
         let late = SendError::new("t", &KafkaError::MessageProduction(Code::MessageTimedOut));
         assert!(late.to_string().ends_with(OUT_OF_TIME), "{late}");
         let missing = Code::UnknownTopicOrPartition;

@@ -4,7 +4,7 @@ use keylane_connector::ConfigError;
 
 use super::state::KafkaSource;
 use crate::config::KafkaSourceBuilder;
-use crate::record::{Maker, Record};
+use crate::record::{Keyless, Maker, Record};
 
 impl KafkaSource {
     /// Begins to build a source with these brokers (each as `host:port`, several with commas
@@ -39,8 +39,12 @@ impl KafkaSourceBuilder {
     /// Returns [`ConfigError`] if a setting is missing or refused, or if the client does not know
     /// it.
     pub fn build(self) -> Result<KafkaSource, ConfigError> {
-        let maker = Maker::raw(self.keyless);
-        Ok(KafkaSource::new(self.check()?, maker))
+        let (keyless, config) = (self.keyless, self.check()?);
+        let maker = match keyless {
+            Some(keyless) => Maker::raw(keyless),
+            None => Maker::raw(Keyless::default()).warning(config.name()),
+        };
+        Ok(KafkaSource::new(config, maker))
     }
 
     /// Checks the settings, as [`build`](Self::build) does, and makes each message with this
@@ -109,7 +113,7 @@ impl KafkaSourceBuilder {
         self,
         make: impl Fn(&Record<'_>) -> M + Send + Sync + 'static,
     ) -> Result<KafkaSource<M>, ConfigError> {
-        let maker = Maker::by(make, self.keyless);
+        let maker = Maker::by(make, self.keyless.unwrap_or_default());
         Ok(KafkaSource::new(self.check()?, maker))
     }
 }

@@ -190,6 +190,7 @@ impl<M> KafkaSource<M> {
                 }
                 Err(why) => why,
             };
+            let why = self.config.unread(&name, why);
             self.failures.fail(&name, Trouble::Unread, why);
             let again = Instant::now() + AGAIN_AFTER;
             self.starting.all[place].again = Some((again, found));

@@ -47,7 +47,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::core::KafkaPosition;
 use crate::core::StartAt;
-use crate::link::{Prefetcher, Session, at_first_start, first_answer, only_tls};
+use crate::explain::only_tls;
+use crate::link::{Prefetcher, Session, at_first_start, first_answer};
 
 /// How long the source waits for an earlier session to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);

@@ -180,6 +180,7 @@ impl<M> KafkaSource<M> {
                         self.failures.recover(name, Trouble::Unread);
                     }
                     if let Some(why) = assigned.queue.unread.take() {
+                        let why = self.config.unread(name, why);
                         self.failures.fail(name, Trouble::Unread, why);
                         has_looked = true;
                     }

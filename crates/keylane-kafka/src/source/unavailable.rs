@@ -95,10 +95,13 @@ impl Unavailable {
                     topic: topic.clone(),
                 }
                 .to_string(),
-                Availability::Refused(error) if !reads_others => {
-                    return Err(SourceError::failed(error));
+                Availability::Refused(error) => {
+                    let error = config.not_authorized(&topic, error.to_string());
+                    if !reads_others {
+                        return Err(SourceError::failed(error));
+                    }
+                    error.to_string()
                 }
-                Availability::Refused(error) => format!("it cannot be read: {error}"),
             };
             failures.fail(&topic, Trouble::Unread, why);
             self.topics.insert(topic);

@@ -13,7 +13,9 @@ use keylane_kafka::{Keyless, Record};
 use keylane_testkit::Gate;
 use keylane_testkit::scenario::{boxed, by_key};
 
+use crate::loudness::logged;
 use crate::stage::{Stage, message, until};
+use crate::support::show_log;
 
 /// All parts of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,4 +242,38 @@ async fn a_function_that_panics_sees_the_record_again() {
     done.sort_unstable();
     done.dedup();
     assert_eq!(done.len(), 50);
+}
+
+/// Nothing is said if an order was chosen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_without_a_key_are_warned_of_once_for_each_source() {
+    show_log();
+    let stage = Stage::new(2).await;
+    let records = (0..20).map(|n| RawMessage::new(format!("{n}")));
+    stage.topic.produce(records.collect()).await;
+    for (name, keyless) in [("silent", Some(Keyless::Unordered)), ("warned", None)] {
+        let mut topic = stage.topic.clone();
+        topic.group += name;
+        let builder = topic.builder();
+        let builder = match keyless {
+            Some(keyless) => builder.keyless(keyless),
+            None => builder,
+        };
+        let consumer = by_key()
+            .on_exhausted(OnExhausted::Halt)
+            .spawn(boxed(|_: RawMessage| async { Ok(()) }))
+            .expect("a consumer");
+        let intake = consumer.consume(builder.build().expect("a source"));
+        let intake = intake.expect("an intake");
+        until("all were handled", async || intake.stats().acked == 20).await;
+        intake.stop().await;
+        let said = logged(&format!("source=kafka {} ", topic.group));
+        let warned = said
+            .iter()
+            .filter(|(_, line)| line.contains("a record has no key"));
+        let lines = Vec::from_iter(warned.map(|(_, line)| line));
+        assert_eq!(lines.len(), usize::from(keyless.is_none()), "{lines:?}");
+        let place = format!("position={}/", topic.name);
+        assert!(lines.iter().all(|line| line.contains(&place)), "{lines:?}");
+    }
 }

@@ -176,18 +176,22 @@ async fn a_source_says_what_its_user_may_not_do() {
     let topic = Topic::new(guarded().await, 1).await;
     publish(&topic).await;
     let all = REFUSED.map(|(user, error)| (read_as(&topic, user), error));
-    for ((group, intake), error) in &all {
+    for (((group, intake), error), (user, _)) in all.iter().zip(REFUSED) {
+        let mut refused = String::new();
         until(&format!("{group} is told {error}"), async || {
             let stats = intake.stats();
             // A user that may describe the topic, but not read it, is a member of its group.
-            if group.ends_with("onlooker") {
-                let mut failed = stats.failed_parts.iter();
-                return failed.any(|failed| failed.why.contains(error));
+            let is_member = user == "onlooker";
+            refused = match is_member {
+                true => stats.failed_parts.first().map(|failed| failed.why.clone()),
+                false => stats.last_error,
             }
-            let said = stats.last_error.unwrap_or_default();
-            said.contains(error) && stats.restarts >= 3 && stats.state == IntakeState::Opening
+            .unwrap_or_default();
+            let tries = stats.restarts >= 3 && stats.state == IntakeState::Opening;
+            refused.contains(error) && (is_member || tries)
         })
         .await;
+        assert_names(&refused, &topic, user, error);
         assert_eq!(intake.stats().received, 0, "{group}");
     }
     let users = REFUSED.map(|(user, _)| user);
@@ -238,7 +242,14 @@ async fn a_topic_that_may_not_be_read_holds_up_no_other() {
         let failed = intake.stats().failed_parts;
         let is_refused = |part: &&str| {
             let mut failed = failed.iter();
-            failed.any(|one| one.part == **part && one.why.contains("TopicAuthorizationFailed"))
+            failed.any(|one| {
+                let topic = part.trim_end_matches("/0");
+                let right =
+                    format!("needs `Read` permission for the topic `{topic}` and the group");
+                one.part == **part
+                    && one.why.contains(&right)
+                    && one.why.contains("TopicAuthorizationFailed")
+            })
         };
         parts.iter().all(is_refused)
     })
@@ -276,6 +287,7 @@ fn assert_names(refused: &dyn std::fmt::Display, topic: &Topic, user: &str, erro
     for word in [error, "`Read`", &topic.name, &group] {
         assert!(said.contains(word), "{user}: {word} is not in: {said}");
     }
+    assert_eq!(said.matches("`Read`").count(), 1, "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,11 +5,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use futures::future::join_all;
 use keylane::OnExhausted;
 use keylane::source::RawMessage;
-use keylane_kafka::{KafkaSource, KafkaSourceBuilder, Producer, TlsFailure};
+use keylane_kafka::{KafkaLetters, KafkaSource, KafkaSourceBuilder, Producer, Redrive, TlsFailure};
 use keylane_testkit::scenario::{boxed, by_key, until_async as until};
 use testkit_servers::{Authority, Kafka, ServerTls};
 
@@ -149,6 +150,44 @@ impl Stage {
         .await;
         intake.stop().await;
     }
+
+    /// A producer, a redrive and the letters say the same.
+    async fn others_fail(&self, listener: &str, properties: Properties, why: &str, advice: &str) {
+        let at = self.kafka.listener(listener);
+        let producer = Producer::builder(&at).timeout(Duration::from_secs(8));
+        let producer = properties.iter().fold(producer, |producer, (name, value)| {
+            producer.property(*name, value.as_str())
+        });
+        let producer = producer.build().unwrap();
+        let redrive = Redrive::new(&at, TOPIC, producer.clone()).group("others");
+        let redrive = properties.iter().fold(redrive, |redrive, (name, value)| {
+            redrive.property(*name, value.as_str())
+        });
+        let letters = KafkaLetters::new(&at, TOPIC, producer.clone()).group("others");
+        let letters = properties.iter().fold(letters, |letters, (name, value)| {
+            letters.property(*name, value.as_str())
+        });
+        let record = RawMessage::new("second").key("a");
+        let (sent, listed, redriven) = tokio::join!(
+            producer.send(TOPIC, &record),
+            letters.list(None, 10),
+            redrive.run()
+        );
+        let (sent, listed, redriven) = (
+            sent.unwrap_err(),
+            listed.unwrap_err(),
+            redriven.unwrap_err(),
+        );
+        assert!(sent.is_retryable(), "{sent}");
+        let place = format!("{at}: {why}");
+        for said in [sent.to_string(), listed.to_string(), redriven.to_string()] {
+            assert!(
+                said.contains(&place) && said.contains(advice),
+                "{listener}: {said}"
+            );
+            assert!(!said.contains(PASSWORD), "{said}");
+        }
+    }
 }
 
 fn display(path: &Path) -> String {
@@ -223,8 +262,23 @@ async fn each_mistake_has_a_name_and_the_right_settings_work() {
         ("good", plain, TlsFailure::OnlyTls, "`sasl_ssl`"),
         ("open", stage.tls(), TlsFailure::NoTls, "`plaintext`"),
     ];
+    let others = mistakes
+        .clone()
+        .map(|(listener, properties, failure, advice)| {
+            let stage = &stage;
+            async move {
+                let why = no_tls(failure);
+                stage.others_fail(listener, properties, &why, advice).await;
+            }
+        });
     let mistakes = mistakes.map(|(listener, properties, failure, advice)| {
         stage.fails(listener, properties, no_tls(failure), advice)
     });
+    let refused = async {
+        let login = stage.login("sasl_ssl", "PLAIN", "another");
+        let refused = "the broker refuses the user: ";
+        stage.others_fail("shut", login, refused, "`sasl.*`").await;
+    };
     tokio::join!(good, join_all(logins), join_all(mistakes));
+    tokio::join!(refused, join_all(others));
 }

@@ -9,4 +9,5 @@ mod collector;
 mod kafka;
 mod lists;
 mod sql;
+mod streams;
 mod topics;

@@ -9,15 +9,24 @@ use keylane_inbox::NewMessage;
 use keylane_otel::{Destination, Relation};
 use keylane_sql::{Database, Settings, SqlInbox, Tables};
 use keylane_testkit::scenario::until;
-use testkit_servers::Postgres;
+use testkit_servers::{MariaDb, Postgres};
 
 use crate::support::{KEY, Spans, assert_kept, fails_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_its_letter_and_its_redrive_keep_the_context() {
-    let spans = Spans::new();
     let server = Postgres::start().await.unwrap();
-    let url = server.create_database().await.unwrap();
+    keeps_the_context(server.create_database().await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_of_mariadb_its_letter_and_its_redrive_keep_the_context() {
+    let server = MariaDb::start().await.unwrap();
+    keeps_the_context(server.create_database().await.unwrap()).await;
+}
+
+async fn keeps_the_context(url: String) {
+    let spans = Spans::new();
     let database = Database::connect(&url).await.unwrap();
     let tables = Tables::new();
     database.migrate(&tables).await.unwrap();

@@ -63,7 +63,8 @@ async fn ask(shared: &Shared, asked: &[(bytes::Bytes, u32)]) -> Answers {
         Ok(answer) => answer,
         Err(_) => {
             let words = format!("no answer within {limit:?}");
-            Err(RedisError::new(ErrorKind::Unreachable, words))
+            let error = RedisError::new(ErrorKind::Unreachable, words);
+            Err(error.at(&shared.server.place()))
         }
     }
 }

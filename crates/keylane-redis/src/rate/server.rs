@@ -1,6 +1,6 @@
 //! The requests of a rate to the server.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,11 @@ impl Server {
             each: names::beside(name, &[b"rate:key"]),
             limits,
         }
+    }
+
+    /// Returns the servers as errors name them.
+    pub(super) fn place(&self) -> Arc<str> {
+        self.link.place()
     }
 
     /// Takes this many permits for each key, or as many as there are. Returns for each how many it

@@ -23,12 +23,6 @@ pub(super) enum Failure {
     Failed(RedisError),
 }
 
-impl From<redis::RedisError> for Failure {
-    fn from(error: redis::RedisError) -> Self {
-        RedisError::from(error).into()
-    }
-}
-
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
         match error.kind() {
@@ -41,8 +35,7 @@ impl From<RedisError> for Failure {
 
 impl Failure {
     /// Returns the failure of a transaction one of whose commands was refused: nothing was done.
-    pub(super) fn of_transaction(refused: redis::RedisError) -> Self {
-        let error = RedisError::from(refused);
+    pub(super) fn of_transaction(error: RedisError) -> Self {
         match error.kind() {
             ErrorKind::Denied => error.into(),
             _ => Self::Unable(error),

@@ -265,12 +265,14 @@ impl StreamLease {
             }
         }
         .into_iter();
-        let stands = answers.next().ok_or_else(incomprehensible)??;
+        let stands = answers.next().ok_or_else(incomprehensible)?;
+        let stands = stands.map_err(|error| self.link.named(error))?;
         let stands = number(&stands).ok_or_else(incomprehensible)?;
         if let Err(refused) = self.standing(stands) {
             return Ok(Err(refused));
         }
-        Ok(Ok(answers.collect::<RedisResult<_>>()?))
+        let answers: RedisResult<_> = answers.collect();
+        Ok(Ok(answers.map_err(|error| self.link.named(error))?))
     }
 
     /// Executes commands as a transaction. A script would convert the entries into its own numbers
@@ -297,10 +299,12 @@ impl StreamLease {
             all.add_command(command);
         }
         all.cmd("EXEC");
-        let answers: Vec<RedisResult<Value>> = all.query_async(&mut self.link.clone()).await?;
+        let answers: Vec<RedisResult<Value>> = (all.query_async(&mut self.link.clone()).await)
+            .map_err(|error: redis::RedisError| self.link.named(error))?;
         // The first one that was refused says why there is no transaction.
         let answers: RedisResult<Vec<Value>> = answers.into_iter().collect();
-        let executed = answers.map_err(Failure::of_transaction)?.pop();
+        let executed =
+            (answers.map_err(|error| Failure::of_transaction(self.link.named(error)))?).pop();
         let executed = list(executed.unwrap_or(Value::Nil)).ok_or_else(incomprehensible)?;
         Ok(executed.into_iter().map(Value::extract_error).collect())
     }
@@ -503,7 +507,7 @@ impl StreamLease {
         for (name, value) in why {
             command.arg(name).arg(&**value);
         }
-        let _: Value = command.query_async(&mut self.link.clone()).await?;
+        let _: Value = self.link.clone().ask(&command).await?;
         Ok(Ok(Letter::Kept))
     }
 

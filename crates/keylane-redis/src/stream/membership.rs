@@ -49,7 +49,7 @@ impl Member {
         if let Some(name) = self.name() {
             let mut command = cmd("ZREM");
             command.arg(&**key).arg(&*name);
-            let left: redis::RedisResult<Value> = command.query_async(&mut link.clone()).await;
+            let left = link.clone().ask::<Value>(&command).await;
             if let Err(error) = left {
                 tracing::debug!(
                     target: "keylane",

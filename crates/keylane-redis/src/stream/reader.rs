@@ -253,6 +253,6 @@ async fn wait(link: &mut Link, stream: &[u8], above: EntryId, millis: u128) -> R
         .arg("BLOCK")
         .arg(u64::try_from(millis).unwrap_or(1_000));
     command.arg("STREAMS").arg(stream).arg(above.to_string());
-    let _: Value = command.query_async(link).await?;
+    let _: Value = link.ask(&command).await?;
     Ok(())
 }

@@ -9,6 +9,7 @@ mod clocks;
 mod clusters;
 mod conformance;
 mod ends;
+mod errors;
 mod faults;
 mod fences;
 mod fields;

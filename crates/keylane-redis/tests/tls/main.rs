@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use keylane::OnExhausted;
 use keylane::source::RawMessage;
+use keylane_leader::{Candidate, Career, Elections, End, Stop, Term};
 use keylane_leases::{Leases, Settings};
-use keylane_redis::{Certificates, ErrorKind, ListQueue, Redis, RedisLeases, TlsFailure};
+use keylane_redis::{
+    Certificates, ErrorKind, ListQueue, Quota, Redis, RedisElections, RedisLeases, SharedRate,
+    StreamSink, StreamSource, TlsFailure,
+};
 use keylane_testkit::scenario::{boxed, by_key, until_async as until};
 use testkit_servers::{Authority, Certificate, RedisKind, ServerTls};
 
@@ -37,7 +41,7 @@ fn queue(redis: &Redis) -> ListQueue {
     ListQueue::builder(redis, "{orders}").build().unwrap()
 }
 
-/// Handles a message, and holds a key.
+/// Handles a message of a list and one of a stream, holds a key, has a permit, and leads.
 async fn works(redis: &Redis) {
     let queue = queue(redis);
     queue
@@ -59,6 +63,56 @@ async fn works(redis: &Redis) {
         .await
         .unwrap();
     assert!(held.check().is_ok());
+
+    let sink = StreamSink::new(redis, "stream").unwrap();
+    let message = RawMessage::new("first").key("a");
+    sink.push(&message).await.unwrap();
+    let stream = StreamSource::builder(redis, "group").stream("stream");
+    let intake = consumer.consume(stream.build().unwrap()).unwrap();
+    until("it is handled", async || intake.stats().acked == 1).await;
+    intake.stop().await;
+
+    let rate = SharedRate::builder(redis, "calls").per_key(Quota::per_second(5));
+    let rate = rate.build().unwrap();
+    rate.acquire("account").await.unwrap();
+
+    let store = RedisElections::open(redis, "elections").unwrap();
+    let elections = Elections::open(Arc::new(store)).unwrap();
+    take_turns(&elections).await;
+}
+
+/// Two candidates lead one after the other.
+async fn take_turns(elections: &Elections) {
+    let [one, other] = ["one", "other"].map(|id| {
+        let candidate = Candidate::builder(elections, "jobs").id(id);
+        candidate.run(Leads).unwrap()
+    });
+    until("one leads", async || one.leads() || other.leads()).await;
+    let (first, second) = match one.leads() {
+        true => (one, other),
+        false => (other, one),
+    };
+    first.close().await;
+    until("the other one leads", async || second.leads()).await;
+    second.close().await;
+}
+
+/// Leads until it is to stop.
+struct Leads;
+
+impl Career for Leads {
+    type Error = std::convert::Infallible;
+
+    async fn inaugurate(&mut self, _: &Term) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn execute(&mut self, _: &Term, stop: Stop) -> Result<(), Self::Error> {
+        stop.requested().await;
+        Ok(())
+    }
+
+    async fn hand_over(&mut self, _: &Term, _: End) {}
 }
 
 /// Fails with this kind, and says where, why and what to do.
@@ -67,7 +121,7 @@ async fn fails(redis: &Redis, port: u16, failure: TlsFailure, advice: &str) {
     let text = error.to_string();
     assert_eq!(error.kind(), ErrorKind::Tls(failure), "{text}");
     assert!(!error.is_retryable(), "{text}");
-    let place = format!("127.0.0.1:{port}: no TLS: {failure}: ");
+    let place = format!("Redis at 127.0.0.1:{port}: no TLS: {failure}: ");
     assert!(text.starts_with(&place) && text.ends_with(advice), "{text}");
 }
 
@@ -195,7 +249,7 @@ async fn a_cluster_works_with_tls_and_names_what_is_wrong() {
     assert!(
         error
             .to_string()
-            .starts_with(&format!("127.0.0.1:{}", ports[0])),
+            .starts_with(&format!("Redis at 127.0.0.1:{}", ports[0])),
         "{error}"
     );
 }

@@ -113,6 +113,7 @@ impl<S, P: Clone + PartialEq, M, F> Decoder<S, P, M, F> {
             let refusals = letter.refused();
             tracing::error!(
                 target: "keylane",
+                key = %letter.shown_key(),
                 source = %self.name,
                 position = %letter.place,
                 id = letter.id.as_deref().map(tracing::field::display),
@@ -287,6 +288,7 @@ where
                 let letter = letter.named(place, id);
                 tracing::warn!(
                     target: "keylane",
+                    key = %letter.shown_key(),
                     source = %self.name,
                     position = %letter.place,
                     id = letter.id.as_deref().map(tracing::field::display),

@@ -12,7 +12,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use keylane_rt::clock::{self, Alarm};
 use keylane_rt::unwind::caught;
-use keylane_rt::{Semaphore, cut};
+use keylane_rt::{Semaphore, cut, shown_key};
 
 use super::letter::{RawLetter, RawLetterSink};
 use crate::BoxError;
@@ -79,6 +79,11 @@ impl<P: Clone> Undecodable<P> {
         self.place = place;
         self.id = id;
         self
+    }
+
+    /// Its key, for the log. Only the dispatcher knows whether it may be shown itself.
+    pub(super) fn shown_key(&self) -> impl Display {
+        shown_key(self.letter.raw.key.as_ref())
     }
 
     /// The letter as a source keeps it.

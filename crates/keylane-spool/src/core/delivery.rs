@@ -44,8 +44,8 @@ pub(crate) enum Landing {
 pub(crate) struct Landed {
     pub(crate) place: &'static str,
     pub(crate) change: Change,
-    /// The messages that the sink has just refused.
-    pub(crate) refused: Vec<MessageId>,
+    /// The messages that the sink has just refused, with their keys.
+    pub(crate) refused: Vec<(MessageId, Bytes)>,
     /// Whether their keys halt. Otherwise they become dead letters.
     pub(crate) halts: bool,
 }
@@ -238,7 +238,7 @@ impl Core {
         entries: Vec<Entry>,
         landing: Landing,
         at: Moment,
-        refused: &mut Vec<MessageId>,
+        refused: &mut Vec<(MessageId, Bytes)>,
     ) -> Change {
         let (fates, one_by_one, error) = match landing {
             Landing::Written => {
@@ -273,7 +273,7 @@ impl Core {
                 }
                 Fate::Refused => {
                     entry.refused = Some(Arc::clone(&error));
-                    refused.push(entry.message.id);
+                    refused.push((entry.message.id, entry.key().clone()));
                 }
             }
             passed.insert(entry.key().clone());

@@ -210,7 +210,7 @@ async fn letters_are_written_while_the_sink_fails() {
 
 /// The line has the id, by which the message is found at its producer and in the letters.
 #[tokio::test(start_paused = true)]
-async fn a_refused_message_is_logged_with_its_id() {
+async fn a_refused_message_is_logged_with_its_id_and_key() {
     let lines = Lines::new();
     let subscriber = tracing_subscriber::fmt().with_writer(lines.writer());
     let _on = keylane_testkit::set_subscriber(subscriber.finish());
@@ -235,7 +235,7 @@ async fn a_refused_message_is_logged_with_its_id() {
     let fates = ["ERROR", "its key halts", "WARN", "it becomes a dead letter"];
     assert_eq!((logged.len(), ids.len()), (2, 2), "{:?}", lines.all());
     for ((line, id), fate) in logged.iter().zip(ids).zip(fates.chunks(2)) {
-        assert!(line.contains(&format!("id={id} ")), "{line}");
+        assert!(line.contains(&format!("id={id} key=#")), "{line}");
         assert!(fate.iter().all(|text| line.contains(text)), "{line}");
     }
 }

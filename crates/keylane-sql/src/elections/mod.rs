@@ -250,7 +250,16 @@ impl SqlElections {
                 "the transaction is in another kind of database than the elections",
             )),
         };
+        let recent = recent.map_err(|error| error.at(|| self.named()));
         fence::judge(recent?, token, history)
+    }
+
+    /// Returns the database as errors name it.
+    fn named(&self) -> String {
+        match &self.dialect {
+            Dialect::Postgres(elections) => elections.connections.named(),
+            Dialect::MySql(elections) => elections.connections.named(),
+        }
     }
 }
 

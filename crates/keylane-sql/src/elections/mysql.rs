@@ -34,7 +34,7 @@ const LONGEST_HISTORY: usize = 100;
 const RARELY: u32 = 20;
 
 pub(super) struct Elections {
-    connections: Connections<MySql>,
+    pub(super) connections: Connections<MySql>,
     tables: Tables,
     /// The history of the server, an expression.
     here: String,

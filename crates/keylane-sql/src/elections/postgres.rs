@@ -57,7 +57,7 @@ const RAISE: &str = include_str!("sql/raise.sql");
 const LOOKS: (u32, u32) = (100, 10);
 
 pub(super) struct Elections {
-    connections: Connections<Postgres>,
+    pub(super) connections: Connections<Postgres>,
     channel: String,
     texts: Texts,
     waiters: Arc<Waiters>,

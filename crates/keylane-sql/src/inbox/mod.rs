@@ -285,23 +285,23 @@ impl SqlInbox {
         settings: Settings,
     ) -> Result<Self, OpenError> {
         let limit = settings.call_limit;
-        within(limit, database.check(tables)).await?;
+        within(database, limit, database.check(tables)).await?;
         let mut history = None;
         let backend: Box<dyn Backend> = match &database.0 {
             Pool::Postgres(pool) => Box::new(postgres::Postgres::new(pool.clone(), tables)),
             Pool::MySql(pool) => {
-                let history = history.insert(within(limit, History::of(pool)).await?);
+                let history = history.insert(within(database, limit, History::of(pool)).await?);
                 Box::new(mysql::MySql::new(pool.clone(), tables, history.clone()))
             }
         };
-        match enter(&*backend, limit).await {
+        match enter(&*backend, database, limit).await {
             // The inbox can be read. Nothing is accepted or claimed here, and a worker that joins
             // later enters first.
             Err(error) if error.kind() == ErrorKind::ReadOnly => {}
             entered => entered?,
         }
         let mut tail = Tail::default();
-        tail.sequence = within(limit, backend.tail()).await?;
+        tail.sequence = within(database, limit, backend.tail()).await?;
         Ok(Self {
             shared: Arc::new(Shared {
                 backend,
@@ -387,7 +387,10 @@ impl SqlInbox {
         }
         match accept_in(transaction.either(), &self.shared.tables, &items).await {
             Ok(accepted) => Ok(in_place(&accepted, &within)),
-            Err(error) => Err(AcceptError::Store(refused(error), messages)),
+            Err(error) => {
+                let error = error.at(|| self.shared.database.named());
+                Err(AcceptError::Store(refused(error), messages))
+            }
         }
     }
 
@@ -448,12 +451,20 @@ impl SqlInbox {
         &self,
         call: impl Future<Output = Result<T, SqlError>>,
     ) -> Result<T, SqlError> {
-        within(self.shared.settings.call_limit, call).await
+        let database = &self.shared.database;
+        let called = within(database, self.shared.settings.call_limit, call).await;
+        called.map_err(|error| error.at(|| database.named()))
     }
 
     /// Enters the current history of the database.
     async fn enter(&self) -> Result<(), SqlError> {
-        enter(&*self.shared.backend, self.shared.settings.call_limit).await
+        let shared = &*self.shared;
+        enter(
+            &*shared.backend,
+            &shared.database,
+            shared.settings.call_limit,
+        )
+        .await
     }
 
     fn note_stored(&self, accepted: &[Accepted]) {
@@ -479,20 +490,26 @@ fn begins(database: &Database) -> usize {
     database.most().saturating_sub(OF_SOURCE).max(1) as usize
 }
 
-async fn enter(backend: &dyn Backend, call_limit: Duration) -> Result<(), SqlError> {
-    match within(call_limit, backend.is_entered()).await? {
+async fn enter(
+    backend: &dyn Backend,
+    database: &Database,
+    call_limit: Duration,
+) -> Result<(), SqlError> {
+    match within(database, call_limit, backend.is_entered()).await? {
         true => Ok(()),
-        false => within(ENTERING, backend.enter()).await,
+        false => within(database, ENTERING, backend.enter()).await,
     }
 }
 
 /// Returns the result of a call, or an error once it takes too long.
 async fn within<T, E: From<SqlError>>(
+    database: &Database,
     limit: Duration,
     call: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
     let limited = tokio::time::timeout(limit, call);
-    (limited.await).unwrap_or_else(|_| Err(SqlError::timed_out().into()))
+    let timed_out = || SqlError::timed_out().at(|| database.named());
+    (limited.await).unwrap_or_else(|_| Err(timed_out().into()))
 }
 
 /// Returns the answers for a call, from those for the messages that are not repeated within it.

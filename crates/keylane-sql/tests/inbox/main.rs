@@ -9,6 +9,7 @@ mod chaos;
 mod clock;
 mod ends;
 mod entering;
+mod errors;
 mod faults;
 mod fencing;
 #[cfg(feature = "metrics")]

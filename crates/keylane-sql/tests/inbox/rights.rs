@@ -169,6 +169,11 @@ impl Service {
         self.owner.execute(rename).await;
     }
 
+    fn named_in_errors(&self) -> String {
+        let (_, place) = self.address.split_once('@').unwrap();
+        format!("{} at {place}: ", self.owner.kind.system())
+    }
+
     fn named(&self, table: &str) -> String {
         let (_, database) = self.owner.address.rsplit_once('/').unwrap();
         match self.owner.kind {
@@ -254,6 +259,15 @@ async fn taken_away(kind: Kind) {
         until(SOON, || !worker.stats().failed_parts.is_empty()).await;
         let first = worker.stats().failed_parts.remove(0);
         assert!(first.why.contains(table), "{first:?}");
+        assert!(
+            first.why.starts_with(&service.named_in_errors()),
+            "{first:?}"
+        );
+        let advice = match rights {
+            "" => "create the tables with `Database::migrate`",
+            _ => "grant the right",
+        };
+        assert!(first.why.contains(advice), "{first:?}");
         let goes_on = || {
             let parts = worker.stats().failed_parts;
             let part = parts.iter().find(|part| part.part == first.part);
@@ -394,13 +408,15 @@ async fn letter_without_rights(kind: Kind) {
 async fn a_refused_connection_says_why() {
     // Nothing listens there, and no connection has it as its own end.
     let port = 1;
-    for scheme in ["postgres", "mysql"] {
+    for (scheme, kind) in [("postgres", Kind::Postgres), ("mysql", Kind::MariaDb)] {
         let address = format!("{scheme}://user:canary-4711@127.0.0.1:{port}/orders");
         let error = Database::connect(&address).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         let text = error.to_string();
         assert!(text.contains("refused"), "{text}");
-        assert!(text.starts_with("127.0.0.1:1: "), "{text}");
+        let system = kind.system();
+        let named = format!("{system} at 127.0.0.1:1/orders: the server cannot be reached: ");
+        assert!(text.starts_with(&named), "{text}");
         assert!(!text.contains("canary"), "{text}");
     }
 }
@@ -430,7 +446,8 @@ async fn a_wrong_password_or_name_says_what_to_correct() {
             let error = Database::connect(&address).await.unwrap_err();
             let text = error.to_string();
             assert_eq!(error.kind(), kind, "{text}");
-            assert!(text.starts_with(host) && text.contains(advice), "{text}");
+            let named = format!("{} at {host}/{name}", place.kind.system());
+            assert!(text.starts_with(&named) && text.contains(advice), "{text}");
             assert!(!text.contains("canary"), "{text}");
         }
     }

@@ -17,6 +17,16 @@ pub(crate) enum Kind {
     MariaDb,
 }
 
+impl Kind {
+    /// The name that errors give it.
+    pub(crate) fn system(self) -> &'static str {
+        match self {
+            Self::Postgres => "PostgreSQL",
+            Self::MariaDb => "MySQL",
+        }
+    }
+}
+
 static POSTGRES: OnceCell<Postgres> = OnceCell::const_new();
 static MARIADB: OnceCell<MariaDb> = OnceCell::const_new();
 

@@ -7,9 +7,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane::OnExhausted;
+use keylane::source::RawMessage;
+use keylane_leader::{Candidate, Career, Elections, End, Stop, Term};
 use keylane_leases::{Leases, Settings};
 use keylane_sql::error::{ErrorKind, TlsFailure};
-use keylane_sql::{Database, SqlLeases, Tables};
+use keylane_sql::sqlx::{self, PgPool};
+use keylane_sql::{Database, SqlElections, SqlInbox, SqlLeases, Tables};
+use keylane_testkit::scenario::{boxed, by_key, until_async as until};
 use tempfile::TempDir;
 use testkit_servers::{Authority, Certificate, MariaDb, Postgres, ServerTls};
 
@@ -91,7 +96,7 @@ impl Files {
     }
 }
 
-/// Holds a key.
+/// Holds a key, handles a message, and leads.
 async fn works(address: &str) {
     let database = Database::connect(address).await.unwrap();
     database.migrate(&Tables::new()).await.unwrap();
@@ -102,6 +107,68 @@ async fn works(address: &str) {
         .await
         .unwrap();
     assert!(held.check().is_ok());
+
+    let inbox = SqlInbox::open(&database, &Tables::new(), Default::default()).await;
+    let inbox = inbox.unwrap();
+    inbox.inbox().accept("account", "first").await.unwrap();
+    let consumer = by_key()
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(boxed(|_: RawMessage| async { Ok(()) }))
+        .unwrap();
+    let intake = consumer.consume(inbox.source()).unwrap();
+    until("it is handled", async || intake.stats().acked == 1).await;
+    if address.starts_with("postgres") {
+        // Of a session that this test does not open.
+        let listens = "select count(*) from pg_stat_activity join pg_stat_ssl using (pid)
+            where ssl and datname = current_database() and query ilike 'listen%'";
+        let pool = PgPool::connect(address).await.unwrap();
+        until("it listens with TLS", async || {
+            let listening = sqlx::query_scalar::<_, i64>(listens).fetch_one(&pool);
+            listening.await.unwrap() == 1
+        })
+        .await;
+        pool.close().await;
+    }
+    intake.stop().await;
+
+    let store = SqlElections::open(&database, &Tables::new()).await.unwrap();
+    let elections = Elections::open(Arc::new(store)).unwrap();
+    take_turns(&elections).await;
+    database.close().await;
+}
+
+/// Two candidates lead one after the other.
+async fn take_turns(elections: &Elections) {
+    let [one, other] = ["one", "other"].map(|id| {
+        let candidate = Candidate::builder(elections, "jobs").id(id);
+        candidate.run(Leads).unwrap()
+    });
+    until("one leads", async || one.leads() || other.leads()).await;
+    let (first, second) = match one.leads() {
+        true => (one, other),
+        false => (other, one),
+    };
+    first.close().await;
+    until("the other one leads", async || second.leads()).await;
+    second.close().await;
+}
+
+/// Leads until it is to stop.
+struct Leads;
+
+impl Career for Leads {
+    type Error = std::convert::Infallible;
+
+    async fn inaugurate(&mut self, _: &Term) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    async fn execute(&mut self, _: &Term, stop: Stop) -> Result<(), Self::Error> {
+        stop.requested().await;
+        Ok(())
+    }
+
+    async fn hand_over(&mut self, _: &Term, _: End) {}
 }
 
 /// Fails with this kind, and says where, why and what to do.
@@ -110,9 +177,10 @@ async fn fails(address: &str, port: u16, failure: TlsFailure, advice: &str) {
     let text = error.to_string();
     assert_eq!(error.kind(), ErrorKind::Tls(failure), "{address}: {text}");
     assert!(!error.is_retryable(), "{text}");
-    let place = format!("127.0.0.1:{port}: no TLS: {failure}: ");
+    let place = format!(" at 127.0.0.1:{port}/");
+    let why = format!(": no TLS: {failure}: ");
     assert!(
-        text.starts_with(&place) && text.contains(advice),
+        text.contains(&place) && text.contains(&why) && text.contains(advice),
         "{address}: {text}"
     );
     assert!(!text.contains("password"), "{text}");

@@ -84,7 +84,7 @@ async fn set(
     let mut set = Vec::with_capacity(asked.len());
     for asked in asked {
         // A node that is not there is watched too: it may come.
-        let (_, watcher) = asked.await.map_err(|error| store(&error))?;
+        let (_, watcher) = asked.await.map_err(|error| store(&session.hosts, &error))?;
         set.push(watcher);
     }
     Ok(set)

@@ -118,8 +118,10 @@ impl ElectionStore for ZooKeeperLeases {
         let path = session.paths.history();
         let synced = session.client.sync(&path);
         let seen = session.client.get_data(&path);
-        synced.await.map_err(|error| store(&error))?;
-        let (name, _) = seen.await.map_err(|error| store(&error))?;
+        synced
+            .await
+            .map_err(|error| store(&session.hosts, &error))?;
+        let (name, _) = seen.await.map_err(|error| store(&session.hosts, &error))?;
         Ok(History::new(String::from_utf8_lossy(&name)))
     }
 
@@ -151,7 +153,7 @@ async fn add(session: &Session, key: &Bytes, entry: &Entry) -> Result<String, St
         }
         made => made,
     };
-    let (stat, sequence) = made.map_err(|error| store(&error))?;
+    let (stat, sequence) = made.map_err(|error| store(&session.hosts, &error))?;
     if !session.owns(&stat) {
         return Err(session.replaced());
     }

@@ -22,10 +22,12 @@ pub(super) async fn read(session: &Session, key: &Bytes) -> Result<View, StoreEr
     let node = client.get_data(&folder);
     let children = client.list_children(&folder);
     let lease = client.get_data(&lease);
-    synced.await.map_err(|error| store(&error))?;
-    let node = existing(node.await)?;
-    let children = existing(children.await)?.unwrap_or_default();
-    let lease = existing(lease.await)?;
+    synced
+        .await
+        .map_err(|error| store(&session.hosts, &error))?;
+    let node = existing(session, node.await)?;
+    let children = existing(session, children.await)?.unwrap_or_default();
+    let lease = existing(session, lease.await)?;
     let term = node.as_ref().and_then(|(data, _)| {
         let text = std::str::from_utf8(data).ok()?;
         decode(text)
@@ -54,10 +56,10 @@ fn remaining(session: &Session, data: &[u8]) -> Duration {
     own.unwrap_or_else(|| data.longest())
 }
 
-fn existing<T>(seen: Result<T, Error>) -> Result<Option<T>, StoreError> {
+fn existing<T>(session: &Session, seen: Result<T, Error>) -> Result<Option<T>, StoreError> {
     match seen {
         Ok(seen) => Ok(Some(seen)),
         Err(Error::NoNode) => Ok(None),
-        Err(error) => Err(store(&error)),
+        Err(error) => Err(store(&session.hosts, &error)),
     }
 }

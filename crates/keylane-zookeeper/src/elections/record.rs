@@ -80,7 +80,7 @@ async fn write(
         .add_set_data(&folder, encode(term).as_bytes(), Some(version))
         .and_then(|()| add_candidates(&mut writer, &view, term, &folder, &removed))
         .and_then(|()| add_release(&mut writer, session, key, grant));
-    added.map_err(|error| store(&error))?;
+    added.map_err(|error| store(&session.hosts, &error))?;
     let stat = match writer.commit().await {
         Ok(results) => results.into_iter().find_map(stat_of),
         Err(MultiWriteError::OperationFailed {
@@ -95,7 +95,7 @@ async fn write(
         }) => {
             return Ok(Written::Missing);
         }
-        Err(error) => return Err(store(&error.into())),
+        Err(error) => return Err(store(&session.hosts, &error.into())),
     };
     for path in &removed {
         session.forget_candidate(path);
@@ -156,6 +156,6 @@ pub(super) async fn make(session: &Session, folder: &str) -> Result<(), StoreErr
     let options = CreateMode::Persistent.with_acls(session.acls());
     match session.client.create(folder, b"", &options).await {
         Ok(_) | Err(Error::NodeExists) => Ok(()),
-        Err(error) => Err(store(&error)),
+        Err(error) => Err(store(&session.hosts, &error)),
     }
 }

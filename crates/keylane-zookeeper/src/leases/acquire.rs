@@ -138,7 +138,7 @@ fn ask<'a>(
         writer.add_create(&lease, &data.encode(), &options)?;
         writer.add_create(&grant, b"", &options)
     };
-    add().map_err(|error| store(&error))?;
+    add().map_err(|error| store(&session.hosts, &error))?;
     let ends_at = Instant::now() + wish.ttl;
     session
         .book()
@@ -150,12 +150,12 @@ fn ask<'a>(
             Ok(_) => Made::Done,
             Err(Failed::Exists) => Made::Exists,
             Err(Failed::Missing) => Made::Missing,
-            Err(Failed::Unknown(error)) => return Err(error),
+            Err(Failed::Unknown(error)) => return Err(store(&session.hosts, &error)),
         };
         let node = match seen.await {
             Ok((data, stat)) => Some(node(session, &data, &stat)),
             Err(Error::NoNode) => None,
-            Err(error) => return Err(store(&error)),
+            Err(error) => return Err(store(&session.hosts, &error)),
         };
         Ok((made, node))
     })

@@ -39,7 +39,7 @@ pub(super) async fn renew(
             answers.push(false);
             continue;
         };
-        let seen = seen.await.map_err(|error| store(&error))?;
+        let seen = seen.await.map_err(|error| store(&session.hosts, &error))?;
         let is_there = seen
             .filter(|stat| session.owns(stat) && stat.czxid.unsigned_abs() == claim.token.0)
             .is_some();

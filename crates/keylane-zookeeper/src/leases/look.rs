@@ -16,7 +16,7 @@ pub(super) async fn held_by(link: &Link, key: &[u8]) -> Result<Option<Holder>, S
     let (data, stat) = match session.client.get_data(&session.paths.lease(key)).await {
         Ok(seen) => seen,
         Err(Error::NoNode) => return Ok(None),
-        Err(error) => return Err(store(&error)),
+        Err(error) => return Err(store(&session.hosts, &error)),
     };
     let Some(data) = LeaseData::decode(&data) else {
         return Ok(Some(unknown(&stat)));

@@ -8,6 +8,7 @@
 mod closed;
 mod conformance;
 mod elections;
+mod errors;
 mod faults;
 mod fencing;
 mod holding;

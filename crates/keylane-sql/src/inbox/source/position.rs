@@ -1,5 +1,7 @@
 //! The position of a message in an inbox.
 
+use bytes::Bytes;
+
 use super::super::lane::LaneId;
 use super::super::turn::MessageRef;
 use super::super::uncommitted::InHand;
@@ -15,6 +17,9 @@ pub struct SqlPosition {
     pub(super) noted: u32,
     /// The opening of the source that handed it over: a settlement of an older one is stale.
     pub(super) opening: u64,
+    /// The key and the producer's id, for the log.
+    pub(super) key: Option<Bytes>,
+    pub(super) id: Option<Bytes>,
 }
 
 impl PartialEq for SqlPosition {

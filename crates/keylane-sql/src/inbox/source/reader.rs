@@ -11,6 +11,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use keylane_inbox::LetterKind;
 use keylane_metrics::Figures;
+use keylane_rt::shown_key;
 use keylane_source::{
     Deliveries, Delivery, Describer, Features, Generation, Outcome, RawMessage, Received,
     Settlement, Source, SourceError, SourceLetter, StartGuard,
@@ -641,6 +642,8 @@ impl SqlSource {
                             lane,
                             noted: 0,
                             opening: self.opening,
+                            key: None,
+                            id: None,
                         }),
                     }
                 }
@@ -694,8 +697,11 @@ impl SqlSource {
         let sequence = position.sequence;
         tracing::error!(
             target: "keylane",
+            key = %shown_key(position.key.as_ref()),
             source = %self.name(),
             position = %place(position),
+            id = position.id.as_deref().map(String::from_utf8_lossy).map(display),
+            attempts,
             error = WHY,
             "the message becomes a dead letter"
         );
@@ -787,6 +793,8 @@ impl SqlSource {
                 false => attempts + 1,
             },
             opening: self.opening,
+            key: raw.key.clone(),
+            id: raw.id.clone(),
         };
         Delivery::raw(raw, position)
             .attempts(attempts)

@@ -12,7 +12,7 @@ const OF_SYSTEM: [&str; 2] = [
 
 /// Returns the certificates of a client with these properties, as far as they are in PEM and have
 /// no password.
-pub(super) fn certificates<'a>(property: impl Fn(&str) -> Option<&'a str>) -> Option<Certificates> {
+pub(crate) fn certificates<'a>(property: impl Fn(&str) -> Option<&'a str>) -> Option<Certificates> {
     let pem = |text: &str, location: &str| match property(text) {
         Some(text) => Some(text.as_bytes().to_vec()),
         None => fs::read(property(location)?).ok(),
