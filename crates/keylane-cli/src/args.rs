@@ -189,7 +189,8 @@ Examples:
   KEYLANE_INBOX_URL=postgres://ops@db/orders keylane inbox list";
 
 const AFTER_LETTERS: &str = "\
-Through a console, a payload is cut to its first 256 bytes in a list, and to 64 KiB with `show`.
+Through a console, a list has the first 256 bytes of a payload, and the first 256 characters of a
+key, an id and a header. `show` has 64 KiB of the payload, and the others in full.
 
 Examples:
   keylane letters --console http://127.0.0.1:3000/console
