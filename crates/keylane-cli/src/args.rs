@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::console::Address;
+use crate::console::{Access, Address};
 use crate::text;
 
 /// Looks into services that use keylane, and mends what waits: inboxes, dead letters, lanes.
@@ -43,25 +43,25 @@ pub(crate) enum Program {
 // What is to be shown. Its help is the one of its command.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TopArgs {
-    /// The address of the console, such as http://127.0.0.1:3000/console. If it wants a token, name
-    /// a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
+    /// The address of the console, such as http://127.0.0.1:3000/console, or that of a proxy in
+    /// front of it, such as https://ops.example/console. If it wants a token, name a file with
+    /// --token-file, or set KEYLANE_CONSOLE_TOKEN.
     #[arg(long, value_name = "URL")]
     pub(crate) console: Address,
-    /// A file with the token of the console.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: Access,
 }
 
 // What is to be done with letters. Its help is the one of its command.
 #[derive(clap::Args, Debug)]
 pub(crate) struct LettersArgs {
-    /// The address of the console of a running service, such as http://127.0.0.1:3000/console. If
-    /// it wants a token, name a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
+    /// The address of the console of a running service, such as http://127.0.0.1:3000/console, or
+    /// that of a proxy in front of it, such as https://ops.example/console. If it wants a token,
+    /// name a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["dir", "url"])]
     pub(crate) console: Option<Address>,
-    /// A file with the token of the console.
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: Access,
     /// The name of the letters in the console, if it shows several.
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) letters: Option<String>,
