@@ -246,6 +246,28 @@ async fn two_inboxes_are_told_apart() {
     within(async { orders.abort().await }).await;
 }
 
+/// Two spools in memory are two series, if one has a name.
+#[tokio::test(start_paused = true)]
+async fn two_spools_are_told_apart() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let sink = |_: Vec<Spooled>| std::future::pending::<Result<(), SinkError>>();
+    let orders = Spool::builder(sink).open().await.unwrap();
+    let mail = Spool::builder(sink).name("mail").open().await.unwrap();
+    orders.push("a", "an order").await.unwrap();
+    for key in ["a", "b"] {
+        mail.push(key, "a letter").await.unwrap();
+    }
+    for (name, waiting) in [("memory", 1.0), ("mail", 2.0)] {
+        let series = format!("keylane_spool_waiting{{spool=\"{name}\"}}");
+        until(|| Scrape::of(&handle).values.get(&series) == Some(&waiting)).await;
+    }
+    for spool in [orders, mail] {
+        within(async { spool.close().within(Duration::ZERO).await }).await;
+    }
+}
+
 /// The names, kinds and labels are those of the lists, and what the files ask for is there.
 fn compare(scrape: &Scrape) {
     let all = all();
