@@ -196,6 +196,7 @@ Examples:
   keylane letters --console http://127.0.0.1:3000/console
   keylane letters --console http://127.0.0.1:3000/console show 4711 --full
   keylane letters --console http://127.0.0.1:3000/console redrive --key user-7
+  keylane letters --console https://ops.example/console --ca ops.pem --token-file token
   keylane letters --dir orders purge --older-than 30d";
 
 #[derive(Subcommand, Debug)]
