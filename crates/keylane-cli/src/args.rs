@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::console::Address;
+use crate::console::{Access, Address};
 use crate::text;
 
 /// Looks into services that use keylane, and mends what waits: inboxes, dead letters, lanes.
@@ -43,25 +43,25 @@ pub(crate) enum Program {
 // What is to be shown. Its help is the one of its command.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TopArgs {
-    /// The address of the console, such as http://127.0.0.1:3000/console. If it wants a token, name
-    /// a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
+    /// The address of the console, such as http://127.0.0.1:3000/console, or that of a proxy in
+    /// front of it, such as https://ops.example/console. If it wants a token, name a file with
+    /// --token-file, or set KEYLANE_CONSOLE_TOKEN.
     #[arg(long, value_name = "URL")]
     pub(crate) console: Address,
-    /// A file with the token of the console.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: Access,
 }
 
 // What is to be done with letters. Its help is the one of its command.
 #[derive(clap::Args, Debug)]
 pub(crate) struct LettersArgs {
-    /// The address of the console of a running service, such as http://127.0.0.1:3000/console. If
-    /// it wants a token, name a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
+    /// The address of the console of a running service, such as http://127.0.0.1:3000/console, or
+    /// that of a proxy in front of it, such as https://ops.example/console. If it wants a token,
+    /// name a file with --token-file, or set KEYLANE_CONSOLE_TOKEN.
     #[arg(long, value_name = "URL", global = true, conflicts_with_all = ["dir", "url"])]
     pub(crate) console: Option<Address>,
-    /// A file with the token of the console.
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) access: Access,
     /// The name of the letters in the console, if it shows several.
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) letters: Option<String>,
@@ -189,12 +189,14 @@ Examples:
   KEYLANE_INBOX_URL=postgres://ops@db/orders keylane inbox list";
 
 const AFTER_LETTERS: &str = "\
-Through a console, a payload is cut to its first 256 bytes in a list, and to 64 KiB with `show`.
+Through a console, a list has the first 256 bytes of a payload, and the first 256 characters of a
+key, an id and a header. `show` has 64 KiB of the payload, and the others in full.
 
 Examples:
   keylane letters --console http://127.0.0.1:3000/console
   keylane letters --console http://127.0.0.1:3000/console show 4711 --full
   keylane letters --console http://127.0.0.1:3000/console redrive --key user-7
+  keylane letters --console https://ops.example/console --ca ops.pem --token-file token
   keylane letters --dir orders purge --older-than 30d";
 
 #[derive(Subcommand, Debug)]

@@ -10,19 +10,19 @@ use serde_json::{Map, Value, json};
 use crate::args::Form;
 use crate::text::{escape, unquoted};
 
-/// A message or a letter. `None` is what its store does not say.
+/// A message or a letter, of an inbox or of a console. `None` is what its store does not say.
 pub(crate) struct Shown<'a> {
     /// A number, or the id of a letter that has none.
     pub(crate) sequence: Value,
     pub(crate) accepted_at: Option<SystemTime>,
     pub(crate) key: Option<Cow<'a, [u8]>>,
-    pub(crate) id: Option<&'a [u8]>,
-    pub(crate) version: Value,
+    pub(crate) id: Option<Cow<'a, [u8]>>,
+    pub(crate) version: Option<u64>,
     pub(crate) headers: Vec<(&'a str, Cow<'a, [u8]>)>,
     pub(crate) payload: Cow<'a, [u8]>,
     pub(crate) payload_bytes: usize,
     /// Whether the payload is only the start of it.
-    pub(crate) payload_is_cut: Option<bool>,
+    pub(crate) payload_is_cut: bool,
     pub(crate) dead: Option<Dead<'a>>,
 }
 
@@ -41,14 +41,14 @@ impl<'a> From<&'a StoredMessage> for Shown<'a> {
             sequence: json!(message.sequence),
             accepted_at: Some(message.accepted_at),
             key: Some(Cow::Borrowed(&message.key)),
-            id: message.id.as_ref().map(|id| id.as_bytes()),
-            version: json!(message.version),
+            id: message.id.as_ref().map(|id| id.as_bytes().into()),
+            version: message.version,
             headers: headers
                 .map(|header| (&*header.name, Cow::Borrowed(&header.value[..])))
                 .collect(),
             payload: Cow::Borrowed(&message.payload),
             payload_bytes: message.payload.len(),
-            payload_is_cut: None,
+            payload_is_cut: false,
             dead: None,
         }
     }
@@ -178,18 +178,16 @@ impl Output {
         };
         let mut fields = Map::new();
         let mut put = |name: &str, value| _ = fields.insert(name.to_owned(), value);
-        let key = it.key.as_ref();
+        let (key, id) = (it.key.as_ref(), it.id.as_ref());
         put("sequence", it.sequence.clone());
         put("accepted_at", json!(it.accepted_at.map(time)));
         put("key", json!(key.map(|key| escape(key, self.full))));
-        put("id", json!(it.id.map(|id| escape(id, true))));
-        put("version", it.version.clone());
+        put("id", json!(id.map(|id| escape(id, true))));
+        put("version", json!(it.version));
         put("headers", it.headers.iter().map(header).collect());
         put("payload_bytes", json!(it.payload_bytes));
         put("payload", json!(escape(&it.payload, self.full)));
-        if let Some(is_cut) = it.payload_is_cut {
-            put("payload_is_cut", json!(is_cut));
-        }
+        put("payload_is_cut", json!(it.payload_is_cut));
         if let Some(dead) = &it.dead {
             put("attempts", json!(dead.attempts));
             put("kind", json!(unquoted(&dead.kind, self.full)));

@@ -929,16 +929,25 @@ function holderFacts(it) {
     return it.state === "leasing" ? [fact("lease", "free, or its holder is not known")] : [];
   }
   const text = make("span", "name");
+  const age = it.holder.age_ms;
+  const asked = age === undefined ? [] : [fact("the leases were asked", time(age) + " ago")];
   if (it.holder.why !== undefined) {
     write(text, it.holder.why);
-    return [fact("holder of the lease not known", text)];
+    return [fact("holder of the lease not known", text), ...asked];
+  }
+  if (it.holder.owner === undefined) {
+    return [fact("lease", "free, or its holder is not known"), ...asked];
   }
   write(text, it.holder.owner);
-  const lasts = it.holder.lasts_ms === undefined ? "not known" : time(it.holder.lasts_ms);
+  const most = it.holder.lasts_ms === undefined ? null : time(it.holder.lasts_ms);
+  const later = most === null ? "" : ", at most " + most + " later";
   return [
     fact("lease held by", text),
     fact("token of that lease", it.holder.token),
-    fact("lasts at most, if not renewed", lasts),
+    it.holder.ends_with_session
+      ? fact("ends with its session", "when its process is gone" + later)
+      : fact("lasts at most, if not renewed", most ?? "not known"),
+    ...asked,
   ];
 }
 

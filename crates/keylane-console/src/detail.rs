@@ -4,7 +4,7 @@ use keylane::watching::{FailedAttempt, MessageView};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::holders::HolderRow;
+use crate::holders::HolderView;
 use crate::rows::{Row, cut, ms};
 
 /// Most messages and failed attempts of a lane that are shown.
@@ -22,7 +22,7 @@ pub(crate) struct Detail {
     pub(crate) failed: Vec<FailedRow>,
     /// Who has the lease of the key, if it is not held here.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) holder: Option<HolderRow>,
+    pub(crate) holder: Option<HolderView>,
 }
 
 #[derive(Debug, Serialize)]

@@ -6,7 +6,7 @@ use keylane::watching::{LaneState, LaneView};
 use serde::Serialize;
 
 /// Most characters of a key and of a reason in the feed.
-const MOST_CHARS: usize = 256;
+pub(crate) const MOST_CHARS: usize = 256;
 
 /// One lane.
 #[derive(Debug, Clone, Serialize)]
@@ -162,7 +162,11 @@ pub(crate) fn ms(duration: Duration) -> u64 {
 
 /// The first characters of a text.
 pub(crate) fn cut(text: &str) -> String {
-    text.chars().take(MOST_CHARS).collect()
+    cut_to(text, MOST_CHARS)
+}
+
+pub(crate) fn cut_to(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ use tokio::time::Instant;
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::leases::{Leases, check_ttl};
-use crate::store::Holder;
 
 /// How long a lease stays while no message of its key is here.
 const LINGER: Duration = Duration::from_secs(1);
@@ -144,8 +143,13 @@ where
 
     async fn held_by(&self, key: &K) -> Result<Option<LaneHolder>, BoxError> {
         let holder = self.leases.held_by(self.name(key)).await?;
-        let lane = |it: Holder| LaneHolder::new(it.owner, it.token.0, it.remaining);
-        Ok(holder.map(lane))
+        Ok(holder.map(|it| {
+            let holder = LaneHolder::new(it.owner, it.token.0, it.remaining);
+            match it.ends_with_session {
+                true => holder.of_session(),
+                false => holder,
+            }
+        }))
     }
 }
 

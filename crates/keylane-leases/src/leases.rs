@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, watch};
 
 use crate::error::{AcquireError, OpenError, StoreError};
 use crate::keeper::{Keeper, within};
@@ -63,6 +63,8 @@ struct LastHandle {
     store: Weak<dyn LeaseStore>,
     settings: Settings,
     has_ended: watch::Receiver<()>,
+    /// One call for people at a time: they share the store's connections with the renewals.
+    looks: Semaphore,
 }
 
 impl Leases {
@@ -99,6 +101,7 @@ impl Leases {
                 store: seen,
                 settings,
                 has_ended,
+                looks: Semaphore::new(1),
             }),
         })
     }
@@ -205,12 +208,13 @@ impl Leases {
 
     /// Asks the store who has the lease of a key: this owner, another one, or none. It is a call to
     /// the store for each call, for people who look, and not for decisions: the answer may be old
-    /// when it comes.
+    /// when it comes. The calls of a handle and its clones take turns, so that they never hold up
+    /// renewals.
     ///
     /// # Errors
     ///
-    /// [`StoreError`] if the store fails, does not answer within [`Settings::call_limit`], or if
-    /// the leases are closed.
+    /// [`StoreError`] if the store fails, does not answer within [`Settings::call_limit`], the wait
+    /// for the turn included, or if the leases are closed.
     ///
     /// # Cancel safety
     ///
@@ -241,7 +245,11 @@ impl Leases {
         let store = handle.store.upgrade();
         let store = store.filter(|_| !handle.shared.is_closed());
         let store = store.ok_or_else(|| StoreError::new("the leases are closed"))?;
-        let call = async { store.held_by(&key).await };
+        let call = async {
+            // It is never closed.
+            let _turn = handle.looks.acquire().await;
+            store.held_by(&key).await
+        };
         within(handle.settings.call_limit, call).await
     }
 

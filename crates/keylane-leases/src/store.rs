@@ -92,6 +92,9 @@ pub struct Holder {
     pub token: Token,
     /// How long it lasts at most, unless it is renewed; `None` if the store does not know.
     pub remaining: Option<Duration>,
+    /// Whether all the store knows is that it ends with a session of its process. Then `remaining`
+    /// counts from the end of that process, and does not get less before.
+    pub ends_with_session: bool,
 }
 
 impl Holder {
@@ -101,7 +104,15 @@ impl Holder {
             owner: owner.into(),
             token,
             remaining,
+            ends_with_session: false,
         }
+    }
+
+    /// Says that it ends with a session of its process.
+    #[must_use]
+    pub fn of_session(mut self) -> Self {
+        self.ends_with_session = true;
+        self
     }
 }
 

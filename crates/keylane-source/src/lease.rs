@@ -150,6 +150,9 @@ pub struct LaneHolder {
     pub token: u64,
     /// How long it lasts at most, unless it is renewed; `None` if that is not known.
     pub remaining: Option<Duration>,
+    /// Whether all that is known is that it ends with a session of its process. Then `remaining`
+    /// counts from the end of that process, and does not get less before.
+    pub ends_with_session: bool,
 }
 
 impl LaneHolder {
@@ -159,7 +162,15 @@ impl LaneHolder {
             owner: owner.into(),
             token,
             remaining,
+            ends_with_session: false,
         }
+    }
+
+    /// Says that it ends with a session of its process.
+    #[must_use]
+    pub fn of_session(mut self) -> Self {
+        self.ends_with_session = true;
+        self
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keylane_disk::name_of;
+
 use super::backoff::Backoff;
 use super::core::{Batch, Core, Settings};
 use super::driver::{Driver, drive};
@@ -29,6 +31,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 ///
 /// | setting | default | at the limit |
 /// | --- | --- | --- |
+/// | [`name`](Self::name) | that of the directory, or `memory` | two with one name are one in metrics |
 /// | [`dir`](Self::dir) | none: in memory only | |
 /// | [`persist`](Self::persist) | `Each` with a directory | |
 /// | [`batch`](Self::batch) | 500 messages, 1 MiB, 5 ms | the batch goes |
@@ -71,6 +74,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// ```
 pub struct SpoolBuilder<S> {
     sink: S,
+    name: Option<String>,
     dir: Option<PathBuf>,
     persist: Option<Persist>,
     batch: Batch,
@@ -89,6 +93,7 @@ impl Spool {
     pub fn builder<S: SpoolSink>(sink: S) -> SpoolBuilder<S> {
         SpoolBuilder {
             sink,
+            name: None,
             dir: None,
             persist: None,
             batch: Batch {
@@ -109,6 +114,13 @@ impl Spool {
 }
 
 impl<S: SpoolSink> SpoolBuilder<S> {
+    /// Sets the name in logs and metrics: that of the directory by default, which is the last part
+    /// of its path, or `memory` without one. Give two spools of a process different names.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Sets the directory for messages. The spool creates it if it does not exist; only one spool
     /// at a time may have it open.
     pub fn dir(mut self, path: impl Into<PathBuf>) -> Self {
@@ -226,7 +238,11 @@ impl<S: SpoolSink> SpoolBuilder<S> {
         let (journal, found) = opened.unzip();
         let backoff = Backoff::new(self.backoff.0.min(LONGEST), self.backoff.1.min(LONGEST));
         let core = Core::new(settings, backoff, drawn.spool(), found);
-        let shared = Arc::new(Shared::new(core));
+        let name = self.name.unwrap_or_else(|| match &self.dir {
+            Some(dir) => name_of(dir),
+            None => "memory".to_owned(),
+        });
+        let shared = Arc::new(Shared::new(core, name));
         // It stops the spool if it is dropped, and so does the handle.
         let driver = Driver::new(Arc::clone(&shared));
         if let Some(journal) = journal {
@@ -241,7 +257,7 @@ impl<S: SpoolSink> SpoolBuilder<S> {
             timeout: self.timeout,
         };
         runtime.spawn(drive(driver, target));
-        metrics::publish(&shared, self.dir.as_deref());
+        metrics::publish(&shared);
         Ok(Spool::new(shared))
     }
 
@@ -308,6 +324,7 @@ fn start_writer(shared: &Arc<Shared>, journal: RedbJournal) -> Result<(), DiskEr
 impl<S> fmt::Debug for SpoolBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SpoolBuilder")
+            .field("name", &self.name)
             .field("dir", &self.dir)
             .field("persist", &self.persist)
             .field("batch", &self.batch)

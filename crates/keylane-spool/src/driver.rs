@@ -63,11 +63,13 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
         match halts {
             true => tracing::error!(
                 target: "keylane_spool",
+                spool = %shared.name,
                 %id, %key, %error,
                 "the sink refused a message: its key halts; resume or skip it"
             ),
             false => tracing::warn!(
                 target: "keylane_spool",
+                spool = %shared.name,
                 %id, %key, %error,
                 "the sink refused a message: it becomes a dead letter"
             ),
@@ -78,6 +80,7 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
         Change::Failing => {
             tracing::warn!(
                 target: "keylane_spool",
+                spool = %shared.name,
                 destination = place, %error,
                 "the spool cannot deliver, will retry"
             );
@@ -85,6 +88,7 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
         Change::StillFailing => {
             tracing::debug!(
                 target: "keylane_spool",
+                spool = %shared.name,
                 destination = place, %error,
                 "the spool still cannot deliver, will retry"
             );
@@ -92,6 +96,7 @@ fn land(shared: &Shared, id: u64, landing: Landing) {
         Change::Recovered => {
             tracing::info!(
                 target: "keylane_spool",
+                spool = %shared.name,
                 destination = place,
                 "the spool delivers again"
             );

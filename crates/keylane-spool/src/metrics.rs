@@ -1,10 +1,8 @@
 //! The metrics of a spool.
 
 use std::future::ready;
-use std::path::Path;
 use std::sync::Arc;
 
-use keylane_disk::name_of;
 use keylane_metrics::{Figures, LabelNames, Labels, Metric, Row, published, repeat};
 
 use super::core::Stage;
@@ -102,15 +100,14 @@ static ROWS: [Row<Stats>; 20] = [
 ];
 
 /// Returns the metrics that this crate publishes with the feature `metrics`. The label `spool` is
-/// the name of its directory, or `memory`.
+/// its [name](crate::SpoolBuilder::name).
 pub fn published_metrics() -> Vec<Metric> {
     published(&ROWS)
 }
 
 /// Publishes the statistics of a spool until it has ended.
-pub(super) fn publish(shared: &Arc<Shared>, directory: Option<&Path>) {
-    let name = directory.map_or_else(|| "memory".to_owned(), name_of);
-    let labels = Labels::new().with("spool", &name);
+pub(super) fn publish(shared: &Arc<Shared>) {
+    let labels = Labels::new().with("spool", &shared.name);
     let (shared, figures) = (Arc::clone(shared), Figures::new(&ROWS, &labels));
     repeat(move || {
         let has_ended = shared.with(|core| core.stage() == Stage::Ended);

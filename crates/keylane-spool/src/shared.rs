@@ -11,6 +11,8 @@ use super::core::{Core, Stage, Wants, Work};
 /// The core behind its lock. No code of the user runs under the lock: tasks are woken after it.
 #[derive(Debug)]
 pub(super) struct Shared {
+    /// In logs and metrics.
+    pub(super) name: String,
     core: Mutex<Core>,
     /// The writer waits here.
     work: Condvar,
@@ -25,8 +27,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(core: Core) -> Self {
+    pub(super) fn new(core: Core, name: String) -> Self {
         Self {
+            name,
             core: Mutex::new(core),
             work: Condvar::new(),
             driver: Notify::new(),

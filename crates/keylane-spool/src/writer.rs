@@ -35,6 +35,7 @@ pub(super) fn write(shared: &Arc<Shared>, journal: impl Journal) {
             {
                 tracing::error!(
                     target: "keylane_spool",
+                    spool = %shared.name,
                     %error,
                     "the file of the spool is not in its place"
                 );
@@ -77,6 +78,7 @@ fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool 
         Err(error) => {
             tracing::error!(
                 target: "keylane_spool",
+                spool = %shared.name,
                 %error,
                 "the spool cannot write to its file, will retry"
             );
@@ -96,6 +98,7 @@ fn perform(shared: &Shared, journal: &mut impl Journal, mut work: Work) -> bool 
         Err(error) => {
             tracing::error!(
                 target: "keylane_spool",
+                spool = %shared.name,
                 %error,
                 "the spool cannot read its file, will retry"
             );

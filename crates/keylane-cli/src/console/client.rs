@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN, SET_COOKIE};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use keylane_connector::tls::Certificates;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::access::Access;
 use super::address::Address;
+use super::connection::{certificates, connect, misread, unanswered};
 use super::error::ConsoleError;
 use super::events::Events;
 use super::token::Token;
@@ -32,17 +32,20 @@ const MOST_BYTES: usize = 64 << 20;
 pub(crate) struct Console {
     address: Address,
     token: Option<Token>,
+    certificates: Certificates,
     /// The session.
     cookie: Mutex<Option<String>>,
 }
 
 impl Console {
-    pub(crate) fn new(address: Address, token: Option<Token>) -> Self {
-        Self {
+    /// Reads the files that it needs. It connects with its first request.
+    pub(crate) fn open(address: Address, access: &Access) -> Result<Self, ConsoleError> {
+        Ok(Self {
+            token: Token::read(access.token_file.as_deref())?,
+            certificates: certificates(&address, access.ca.as_deref())?,
             address,
-            token,
             cookie: Mutex::default(),
-        }
+        })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -121,7 +124,7 @@ impl Console {
             .method(method)
             .uri(self.address.path_of(path))
             .header(HOST, authority)
-            .header(ORIGIN, format!("http://{authority}"))
+            .header(ORIGIN, self.address.origin())
             .header("x-keylane-console", "1");
         let cookie = self.cookie.lock();
         let cookie = cookie.unwrap_or_else(PoisonError::into_inner).clone();
@@ -150,20 +153,15 @@ impl Console {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, ConsoleError> {
-        let connected = timeout(CONNECT, TcpStream::connect(self.address.peer())).await;
-        let stream = connected.map_err(|_| self.no_answer(&"it does not connect"))?;
-        let stream = stream.map_err(|error| self.no_answer(&error))?;
-        let shaken = http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.map_err(|error| self.no_answer(&error))?;
-        // It ends with the body of the answer. Its error is the error of the request.
-        tokio::spawn(connection);
+        let connected = timeout(CONNECT, connect(&self.address, &self.certificates)).await;
+        let mut sender = connected.map_err(|_| self.no_answer(&"it does not connect"))??;
         let response = timeout(PATIENCE, sender.send_request(request)).await;
-        let response = response.map_err(|_| self.no_answer(&"it is silent"))?;
-        // What listens there may speak something else.
-        response.map_err(|error| match error.is_parse() {
-            true => self.no_console(),
-            false => self.no_answer(&error),
-        })
+        match response.map_err(|_| self.no_answer(&"it is silent"))? {
+            Ok(response) => Ok(response),
+            // What listens there may speak something else.
+            Err(error) if error.is_parse() => Err(misread(&self.address).await),
+            Err(error) => Err(unanswered(&self.address, &self.certificates, &error).await),
+        }
     }
 
     async fn refused(&self, response: Response<Incoming>) -> ConsoleError {

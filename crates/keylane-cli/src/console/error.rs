@@ -2,10 +2,19 @@
 
 use std::path::PathBuf;
 
+use keylane_connector::tls::{TlsFailure, TlsNames};
 use serde::Deserialize;
 use thiserror::Error;
 
 use crate::text::unquoted;
+
+/// How the settings of TLS are called.
+const NAMES: TlsNames = TlsNames {
+    authority: "--ca FILE",
+    identity: "",
+    with: "write https:// into the address",
+    without: "write http:// into the address",
+};
 
 /// Why a console has not done what it was asked for.
 #[derive(Error, Debug, Clone, PartialEq, Eq)]
@@ -13,15 +22,17 @@ pub(crate) enum ConsoleError {
     #[error("{text:?} is no address of a console: write it as http://127.0.0.1:3000/console")]
     NoAddress { text: String },
     #[error(
-        "https:// is not supported: forward the port of the service to this machine, and name it \
-         with http://"
-    )]
-    Https,
-    #[error(
-        "{host} is another machine, and http:// protects no token: forward the port, such as \
-         `ssh -L 3000:127.0.0.1:3000 {host}`, and name http://127.0.0.1:3000"
+        "{host} is another machine, and http:// protects no token: name a proxy with https://, or \
+         forward the port, such as `ssh -L 3000:127.0.0.1:3000 {host}`, and name \
+         http://127.0.0.1:3000"
     )]
     OtherMachine { host: String },
+    #[error("{url}: no TLS: {failure}: {}", advice(*.failure))]
+    Tls { url: String, failure: TlsFailure },
+    #[error("the file of the authority, {}, cannot be used: {why}", path.display())]
+    Authority { path: PathBuf, why: String },
+    #[error("an authority is for TLS: name the console with https://, or leave --ca out")]
+    NoTls,
     #[error("no answer from {url}: {why}: start the service, or correct the port")]
     NoAnswer { url: String, why: String },
     #[error(
@@ -76,6 +87,16 @@ impl ConsoleError {
     /// Whether the console has no such letter.
     pub(crate) fn is_unknown_letter(&self) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.error == "unknown_letter")
+    }
+}
+
+fn advice(failure: TlsFailure) -> String {
+    match failure {
+        TlsFailure::ClientCertificate => {
+            "forward the port of the service, or let the proxy require none: this program has none"
+                .to_owned()
+        }
+        failure => failure.advice(NAMES),
     }
 }
 

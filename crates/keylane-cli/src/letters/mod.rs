@@ -8,7 +8,7 @@ mod shelf;
 
 use crate::args::{Command, InboxArgs, LettersArgs, LettersCommand};
 use crate::commands;
-use crate::console::{Console, Token};
+use crate::console::Console;
 use crate::failure::Failure;
 use crate::output::Output;
 use acts::act;
@@ -26,8 +26,7 @@ pub(crate) async fn run(args: LettersArgs) -> Result<(), Failure> {
         })
         .await;
     };
-    let token = Token::read(args.token_file.as_deref())?;
-    let console = Console::new(address, token);
+    let console = Console::open(address, &args.access)?;
     let shelf = Shelf::open(&console, args.letters).await?;
     let mut out = Output::new(&args.form);
     match command {

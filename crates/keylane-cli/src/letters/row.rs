@@ -20,6 +20,13 @@ pub(super) struct LetterRow {
     cause: String,
     error: String,
     at_ms: Option<u64>,
+    #[serde(default)]
+    accepted_at_ms: Option<u64>,
+    #[serde(default)]
+    message_id: Option<String>,
+    /// A number. An older console does not say these three.
+    #[serde(default)]
+    version: Option<String>,
     payload: Payload,
     #[serde(default)]
     headers: Vec<(String, String)>,
@@ -39,11 +46,7 @@ impl LetterRow {
 
     /// Whether it became a letter before this time. One without a time did not.
     pub(super) fn is_before(&self, until: SystemTime) -> bool {
-        self.at().is_some_and(|at| at < until)
-    }
-
-    fn at(&self) -> Option<SystemTime> {
-        UNIX_EPOCH.checked_add(Duration::from_millis(self.at_ms?))
+        self.at_ms.and_then(time).is_some_and(|at| at < until)
     }
 
     pub(super) fn shown(&self) -> Shown<'_> {
@@ -51,21 +54,21 @@ impl LetterRow {
         let headers = self.headers.iter();
         Shown {
             sequence: named(&self.id),
-            accepted_at: None,
+            accepted_at: self.accepted_at_ms.and_then(time),
             key: self.key.as_deref().map(|key| bytes(key).into()),
-            id: None,
-            version: Value::Null,
+            id: self.message_id.as_deref().map(|id| bytes(id).into()),
+            version: self.version.as_deref().and_then(|it| it.parse().ok()),
             headers: headers
                 .map(|(name, value)| (&**name, bytes(value).into()))
                 .collect(),
             payload_bytes: self.payload.bytes,
-            payload_is_cut: Some(payload.len() < self.payload.bytes),
+            payload_is_cut: payload.len() < self.payload.bytes,
             payload,
             dead: Some(Dead {
                 attempts: self.attempts,
                 kind: Cow::Borrowed(&self.cause),
                 error: &self.error,
-                at: self.at(),
+                at: self.at_ms.and_then(time),
             }),
         }
     }
@@ -82,6 +85,10 @@ impl Payload {
             _ => self.shown.as_bytes().into(),
         }
     }
+}
+
+fn time(ms: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_millis(ms))
 }
 
 /// An id that is a sequence is a number, as in a list of an inbox.

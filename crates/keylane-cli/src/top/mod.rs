@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::TopArgs;
-use crate::console::{Console, Token};
+use crate::console::Console;
 use crate::failure::Failure;
 use pace::Pace;
 use screen::Screen;
@@ -40,8 +40,7 @@ use state::{State, Update, Want};
 const ON_THEIR_WAY: usize = 4;
 
 pub(crate) async fn run(args: TopArgs) -> Result<(), Failure> {
-    let token = Token::read(args.token_file.as_deref())?;
-    let console = Console::new(args.console, token);
+    let console = Console::open(args.console, &args.access)?;
     // What is wrong from the start is said without a screen.
     let _about: Value = console.get("about").await?;
     if !io::stdout().is_terminal() {

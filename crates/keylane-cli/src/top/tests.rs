@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::state::{Page, State, Update, Want};
 use super::{follow, keys, view};
-use crate::console::Console;
+use crate::console::{Access, Console};
 
 #[path = "../../tests/program/terminal.rs"]
 #[allow(dead_code, reason = "the test of the program needs more of it")]
@@ -80,7 +80,7 @@ impl Service {
 
     fn console(&self) -> (Console, State) {
         let url = format!("http://{}", self.address);
-        let console = Console::new(url.parse().unwrap(), None);
+        let console = Console::open(url.parse().unwrap(), &Access::default()).unwrap();
         let state = State::new(console.url());
         (console, state)
     }
@@ -203,7 +203,7 @@ async fn the_sources_have_their_figures() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let serving = served.clone();
     tokio::spawn(async move { serving.serve(listener).await });
-    let console = Console::new(url.parse().unwrap(), None);
+    let console = Console::open(url.parse().unwrap(), &Access::default()).unwrap();
     let mut state = State::new(console.url());
     press(&mut state, "3");
     let figures = &[" inbox  running", "received     1", "acked        1"];

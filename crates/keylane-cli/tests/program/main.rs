@@ -10,4 +10,6 @@ mod refused;
 
 mod terminal;
 
+mod tls;
+
 mod top;

@@ -107,7 +107,7 @@ fn what_is_no_console_is_told_from_nothing() {
         why.contains("no answer from") && why.contains("start the service"),
         "{why}"
     );
-    for url in ["http://ops.example/", "https://localhost/", "orders"] {
+    for url in ["http://ops.example/", "https://a:b@localhost/", "orders"] {
         assert_eq!(letters(&["--console", url], &["list"]).0, 64, "{url}");
     }
     let both = ["--console", &root, "--dir", "."];

@@ -94,8 +94,16 @@ async fn fill(directory: &Path) {
         0 => NewMessage::new(vec![0x1b, b'[', 0xff], vec![0; 1_000]),
         // It is a part of the other keys.
         1 => NewMessage::new("user", "first"),
-        key => NewMessage::new(format!("user\\{key}"), format!("{{\"n\":{n}}}"))
-            .header("trace", vec![0xff, n as u8]),
+        key => {
+            let message = NewMessage::new(format!("user\\{key}"), format!("{{\"n\":{n}}}"))
+                .id(vec![b'm', 0xff, n as u8])
+                .version(n)
+                .header("trace", vec![0xff, n as u8]);
+            let more = if n == 3 { 79 } else { 0 };
+            (0..more).fold(message, |message, _| {
+                message.header("long", "né\\".repeat(200))
+            })
+        }
     };
     inbox.accept_many((1..=121).map(message)).await.unwrap();
     let dead = (1..=120).map(|sequence| Settled::DeadLetter {

@@ -1,9 +1,11 @@
 //! `keylane top` in a terminal.
 
 use keylane::{Dispatcher, OnExhausted};
+use testkit_servers::Authority;
 
 use crate::served::{Served, answer, program, runtime};
 use crate::terminal::Terminal;
+use crate::tls::{Proxy, file};
 
 /// A service with a lane that is halted.
 fn served() -> Served {
@@ -18,8 +20,27 @@ fn served() -> Served {
 }
 
 fn top(served: &Served) -> Terminal {
+    top_at(&served.url())
+}
+
+fn top_at(place: &str) -> Terminal {
     let program = env!("CARGO_BIN_EXE_keylane");
-    Terminal::start(&format!("{program} top --console {}", served.url()))
+    Terminal::start(&format!("{program} top --console {place}"))
+}
+
+#[test]
+fn a_service_behind_a_proxy_with_tls_is_followed() {
+    let served = served();
+    let authority = Authority::new("ops");
+    let proxy = Proxy::start(served.address, &authority.server(), None);
+    let ca = file(&authority.pem());
+    let place = format!("{} --ca {}", proxy.url(), ca.path().display());
+    let mut terminal = top_at(&place);
+    terminal.until(&["keylane top https://127", "live, up for", "1 halted"]);
+    terminal.press("2");
+    terminal.until(&["user-7", "halted", "declined"]);
+    terminal.press("q");
+    assert_eq!(terminal.ended().0, Some(0));
 }
 
 #[test]

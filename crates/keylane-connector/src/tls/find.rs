@@ -1,15 +1,13 @@
 //! A handshake of our own, where the client of a system does not say why its own one failed.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
+use super::open::secured;
 use super::{Certificates, TlsFailure};
 
 /// How long a server may take to refuse a client certificate. With TLS 1.3 the client has ended its
@@ -88,11 +86,8 @@ async fn shake_hands(
     certificates: &Certificates,
     hello: &[u8],
 ) -> io::Result<()> {
-    let client = certificates.client().map_err(io::Error::other)?;
-    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let stream = TcpStream::connect((host, port)).await?;
-    let connector = TlsConnector::from(Arc::new(client));
-    let mut stream = connector.connect(name, stream).await?;
+    let mut stream = secured(stream, host, certificates).await?;
     let answer = async {
         stream.write_all(hello).await?;
         stream.flush().await?;

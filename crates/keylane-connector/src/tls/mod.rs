@@ -18,3 +18,8 @@ pub use certificates::{Certificates, Identity, set_provider};
 mod find;
 #[cfg(feature = "tls")]
 pub use find::{find_failure, host_and_port, speaks_tls};
+
+#[cfg(feature = "tls")]
+mod open;
+#[cfg(feature = "tls")]
+pub use open::secured;

@@ -43,6 +43,9 @@ fn stored(letter: Letter) -> StoredLetter {
         cause: letter.kind.to_string(),
         error: letter.error,
         at: Some(letter.dead_lettered_at),
+        accepted_at: Some(message.accepted_at),
+        message_id: message.id.map(|id| Bytes::copy_from_slice(id.as_bytes())),
+        version: message.version,
     }
 }
 

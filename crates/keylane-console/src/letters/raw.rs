@@ -23,6 +23,9 @@ pub(super) fn message(message: RawMessage) -> StoredLetter {
         key: message.key,
         payload: message.payload,
         headers: message.headers.into_iter().map(pair).collect(),
+        accepted_at: message.enqueued_at,
+        message_id: message.id,
+        version: message.version,
         ..StoredLetter::default()
     }
 }

@@ -8,15 +8,34 @@ use serde_json::Value;
 
 use super::store::StoredLetter;
 use crate::key::ConsoleKey;
-use crate::rows::{cut, ms};
+use crate::rows::{MOST_CHARS, cut, cut_to, ms};
 
-/// Most characters of an error, and most headers.
+/// Most characters of an error.
 const MOST_ERROR: usize = 4_096;
-const MOST_HEADERS: usize = 64;
 
-/// Most bytes of a payload in a list, and of one letter.
-pub(crate) const IN_LIST: usize = 256;
-pub(crate) const ALONE: usize = 64 << 10;
+/// How much of a letter is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Most {
+    /// Bytes of its payload.
+    bytes: usize,
+    /// Characters of its key, of its id, and of the value of a header.
+    chars: usize,
+    headers: usize,
+}
+
+/// Of a letter in a list.
+pub(crate) const IN_LIST: Most = Most {
+    bytes: 256,
+    chars: MOST_CHARS,
+    headers: 64,
+};
+
+/// Of one letter: all, but for one that no page can show.
+pub(crate) const ALONE: Most = Most {
+    bytes: 64 << 10,
+    chars: 64 << 10,
+    headers: 1_024,
+};
 
 /// One letter.
 #[derive(Debug, Serialize)]
@@ -28,6 +47,10 @@ pub(crate) struct LetterRow {
     pub(crate) error: String,
     /// Milliseconds since 1970.
     pub(crate) at_ms: Option<u64>,
+    pub(crate) accepted_at_ms: Option<u64>,
+    pub(crate) message_id: Option<String>,
+    /// As text: it is a number of 64 bits.
+    pub(crate) version: Option<String>,
     pub(crate) payload: Payload,
     pub(crate) headers: Vec<(String, String)>,
 }
@@ -44,19 +67,22 @@ pub(crate) struct Payload {
 }
 
 impl LetterRow {
-    pub(crate) fn of(letter: &StoredLetter, most: usize) -> Self {
-        let headers = letter.headers.iter().take(MOST_HEADERS);
-        let since = letter.at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    pub(crate) fn of(letter: &StoredLetter, most: Most) -> Self {
+        let headers = letter.headers.iter().take(most.headers);
+        let text = |bytes: &Bytes| cut_to(&bytes.to_text(), most.chars);
         Self {
             id: letter.id.clone(),
-            key: letter.key.as_ref().map(key_text),
+            key: letter.key.as_ref().map(text),
             attempts: letter.attempts,
             cause: cut(&letter.cause),
-            error: letter.error.chars().take(MOST_ERROR).collect(),
-            at_ms: since.map(ms),
-            payload: Payload::of(&letter.payload, most),
+            error: cut_to(&letter.error, MOST_ERROR),
+            at_ms: letter.at.and_then(since_1970),
+            accepted_at_ms: letter.accepted_at.and_then(since_1970),
+            message_id: letter.message_id.as_ref().map(text),
+            version: letter.version.map(|version| version.to_string()),
+            payload: Payload::of(&letter.payload, most.bytes),
             headers: headers
-                .map(|(name, value)| (cut(name), cut(&value.to_text())))
+                .map(|(name, value)| (cut_to(name, most.chars), text(value)))
                 .collect(),
         }
     }
@@ -110,8 +136,8 @@ fn hex(bytes: &[u8]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn key_text(key: &Bytes) -> String {
-    cut(&key.to_text())
+fn since_1970(time: SystemTime) -> Option<u64> {
+    time.duration_since(UNIX_EPOCH).ok().map(ms)
 }
 
 /// Whether a filter chooses a letter: each of its words is in the key, the cause or the error. An

@@ -105,4 +105,10 @@ pub struct StoredLetter {
     pub error: String,
     /// The time at which it became a letter.
     pub at: Option<SystemTime>,
+    /// The time at which its source accepted the message.
+    pub accepted_at: Option<SystemTime>,
+    /// The id that the producer gave the message.
+    pub message_id: Option<Bytes>,
+    /// The place of the message among those of its key.
+    pub version: Option<u64>,
 }

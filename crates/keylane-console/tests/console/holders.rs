@@ -1,6 +1,6 @@
 //! A lane whose lease is held by another process: who, as the leases say.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use keylane::lease::{LaneHolder, LaneLease, LaneLeaseError, LaneLeases};
 use keylane_console::Console;
 use serde_json::{Value, json};
 use testkit_browser::{Browser, Request, until};
-use tokio::net::TcpListener;
 
 use crate::page::look;
+use crate::served::serve;
 
 /// What the leases answer.
 #[derive(Clone, Debug)]
@@ -49,6 +49,9 @@ impl LaneLeases<String> for Leases {
     }
 
     async fn held_by(&self, key: &String) -> Result<Option<LaneHolder>, BoxError> {
+        if key == "bob" {
+            return std::future::pending().await;
+        }
         assert_eq!(key, "ann");
         self.0.asked.fetch_add(1, Ordering::Relaxed);
         let says = self.0.says.lock().unwrap().clone();
@@ -67,7 +70,7 @@ fn a_lane_that_waits_for_its_lease_names_the_holder() {
     let minute = Some(Duration::from_secs(60));
     let holder = LaneHolder::new("<b>host-4021</b>-0a\u{202e}", u64::MAX, minute);
     let leases = Arc::new(Taken {
-        says: Mutex::new(Says::Held(holder)),
+        says: Mutex::new(Says::Held(holder.clone())),
         asked: AtomicU64::new(0),
     });
     let entered = runtime.enter();
@@ -75,24 +78,21 @@ fn a_lane_that_waits_for_its_lease_names_the_holder() {
         .leased_by(Leases(Arc::clone(&leases)))
         .spawn(|_: String| async { Ok::<(), String>(()) })
         .unwrap();
-    let console = Console::builder().dispatcher("orders", &orders);
-    let console = console.build().unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let served = console.clone();
-    runtime.spawn(async move { served.serve(listener).await });
+    let address = serve(&runtime, Console::builder().dispatcher("orders", &orders));
     drop(entered);
     runtime.block_on(orders.send("ann".into())).unwrap();
 
-    let find = || {
+    let find = |key: &str| {
         let request = Request::new("POST", "/find")
             .header("origin", &format!("http://{address}"))
             .header("x-keylane-console", "1");
-        let body = json!({ "dispatcher": "orders", "key": "ann" });
+        let body = json!({ "dispatcher": "orders", "key": key });
         request.json(&body).send(address).json()
     };
-    until("it waits for its lease", || find()["state"] == "leasing");
-    let id = find()["id"].as_str().unwrap().to_owned();
+    until("it waits for its lease", || {
+        find("ann")["state"] == "leasing"
+    });
+    let id = find("ann")["id"].as_str().unwrap().to_owned();
     // Neither the list nor the search asks: only the page of a lane.
     assert_eq!(leases.asked.load(Ordering::Relaxed), 0);
     let path = format!("/lane?dispatcher=orders&id={id}");
@@ -116,6 +116,8 @@ fn a_lane_that_waits_for_its_lease_names_the_holder() {
     for width in [400, 1_280] {
         look(&browser, width, "holder");
     }
+    leases.say(Says::Held(holder.of_session()));
+    facts("ends with its sessionwhen its process is gone, at most 60 s later");
     leases.say(Says::Fails("<i>no route</i>"));
     facts("holder of the lease not known<i>no route</i>");
     leases.say(Says::Nothing);
@@ -123,6 +125,24 @@ fn a_lane_that_waits_for_its_lease_names_the_holder() {
     leases.say(Says::Free);
     facts("leasefree, or its holder is not known");
     assert_eq!(lane()["holder"], Value::Null);
+
+    // While the leases are silent about another lane, the page shows what it knows, and its age.
+    leases.say(Says::Held(LaneHolder::new("host-7", 1, minute)));
+    facts("lease held byhost-7");
+    runtime.block_on(orders.send("bob".into())).unwrap();
+    let bob = find("bob")["id"].as_str().unwrap().to_owned();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let path = format!("/lane?dispatcher=orders&id={bob}");
+            while !ends.load(Ordering::Relaxed) {
+                Request::new("GET", &path).send(address);
+            }
+        });
+        facts("the leases were asked");
+        look(&browser, 400, "holder-old");
+        ends.store(true, Ordering::Relaxed);
+    });
     drop(browser);
 
     // Many viewers do not ask more often: at most once a second, however long they look.

@@ -5,10 +5,9 @@ use keylane_console::{Action, Console, Leader, SourcePart, View};
 use keylane_testkit::reference::ReferenceServer;
 use serde_json::{Value, json};
 use testkit_browser::{Browser, until};
-use tokio::net::TcpListener;
 
 use crate::page::look;
-use crate::served::{Served, Stream, Work};
+use crate::served::{Served, Stream, Work, serve};
 
 #[test]
 fn a_lane_shows_its_messages_and_its_failed_attempts() {
@@ -131,13 +130,8 @@ fn a_halted_message_is_replaced_where_a_text_can_be_decoded() {
     let view = View::of_keys().decode(|text: &str| text.parse::<i64>());
     let console = Console::builder()
         .dispatcher_with("orders", &orders, view)
-        .allow([Action::Replace])
-        .build()
-        .unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = console.clone();
-    runtime.spawn(async move { serving.serve(listener).await });
+        .allow([Action::Replace]);
+    let address = serve(&runtime, console);
     drop(entered);
     runtime.block_on(orders.send(-3)).unwrap();
     until("it is halted", || orders.stats().halted == 1);
@@ -215,12 +209,8 @@ fn leaders_and_the_parts_of_sources_are_shown() {
         .parts("kafka", parts)
         .leader_with("billing", leader)
         .leader_with("nobody", || None)
-        .leader_with("broken", || panic!("planned"))
-        .build()
-        .unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    runtime.spawn(async move { console.serve(listener).await });
+        .leader_with("broken", || panic!("planned"));
+    let address = serve(&runtime, console);
     drop(entered);
     let (_, data) = Stream::open(address, "/feed", None).next().unwrap();
     let names = |list: &Value| -> Vec<Value> {

@@ -37,6 +37,15 @@ pub(crate) struct Served<K = String> {
     pub(crate) orders: Orders<K>,
 }
 
+/// Serves a console by itself, at the root.
+pub(crate) fn serve(runtime: &Runtime, console: Builder) -> SocketAddr {
+    let console = console.build().unwrap();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move { console.serve(listener).await });
+    address
+}
+
 impl<K> Served<K>
 where
     K: ConsoleKey + std::hash::Hash + Eq + Clone + Send + Sync + 'static,

@@ -8,10 +8,9 @@ use keylane_console::Console;
 use keylane_testkit::reference::ReferenceServer;
 use serde_json::json;
 use testkit_browser::Browser;
-use tokio::net::TcpListener;
 
 use crate::page::look;
-use crate::served::Stream;
+use crate::served::{Stream, serve};
 
 #[test]
 fn a_source_shows_its_counts_and_its_failed_parts_and_may_end() {
@@ -28,11 +27,7 @@ fn a_source_shows_its_counts_and_its_failed_parts_and_may_end() {
     let console = Console::builder()
         .dispatcher("orders", &orders)
         .intake("memory", &intake);
-    let console = console.build().unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    let served = console.clone();
-    runtime.spawn(async move { served.serve(listener).await });
+    let address = serve(&runtime, console);
     drop(entered);
 
     server.faults().fail_part("orders/1", "<b>no leader</b>");
@@ -82,12 +77,8 @@ fn a_source_shows_for_how_long_its_messages_are_held() {
     let kept = orders.consume(other.source()).unwrap();
     let console = Console::builder()
         .intake("leased", &intake)
-        .intake("kept", &kept)
-        .build()
-        .unwrap();
-    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-    let address = listener.local_addr().unwrap();
-    runtime.spawn(async move { console.serve(listener).await });
+        .intake("kept", &kept);
+    let address = serve(&runtime, console);
     drop(entered);
 
     let mut feed = Stream::open(address, "/feed", None);
@@ -102,7 +93,7 @@ fn a_source_shows_for_how_long_its_messages_are_held() {
     let browser = Browser::start();
     browser.open(&format!("http://{address}/#sources"));
     browser.until(
-        "document.querySelector('.hold').textContent.startsWith('messages are held for 3.0 s, last extended ')",
+        "document.querySelector('.hold')?.textContent.startsWith('messages are held for 3.0 s, last extended ')",
     );
     browser.until("parseFloat(document.querySelector('.hold i').style.width) > 20");
     let shown = "Array.from(document.querySelectorAll('.hold'), (it) => it.checkVisibility())";

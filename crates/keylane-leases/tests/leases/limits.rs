@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane_leases::error::{AcquireError, OpenError};
 use keylane_leases::store::LeaseStore;
 use keylane_leases::{Leases, MemoryStore, Settings};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{Mood, Store, TTL, one_with, settle, two};
 
@@ -62,6 +62,38 @@ async fn the_holder_of_a_key_is_asked_for_within_a_time_and_until_the_close() {
         closed.to_string(),
         "the lease store failed: the leases are closed"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_ask_for_holders_take_turns() {
+    let (store, here, there) = two();
+    let looked = || store.looked.lock().unwrap().len();
+    let ask = |leases: &Leases| {
+        let leases = leases.clone();
+        tokio::spawn(async move { leases.held_by("key").await })
+    };
+    let second = Duration::from_secs(1);
+    store.is(Mood::Late(second));
+    let all = [ask(&here), ask(&here), ask(&here), ask(&there)];
+    // One of each handle.
+    settle().await;
+    assert_eq!(looked(), 2);
+    sleep(second / 2).await;
+    assert_eq!(looked(), 2);
+    let before = Instant::now();
+    for asked in all {
+        assert_eq!(asked.await.unwrap(), Ok(None));
+    }
+    assert_eq!((looked(), before.elapsed()), (4, second * 5 / 2));
+    // One that is dropped gives its turn up. The wait is a part of the time for an answer.
+    store.is(Mood::Hangs);
+    let dropped = ask(&here);
+    settle().await;
+    let last = ask(&here);
+    sleep(second).await;
+    dropped.abort();
+    assert!(last.await.unwrap().is_err());
+    assert_eq!((looked(), before.elapsed()), (6, second * 15 / 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ pub(crate) struct Store {
     pub(crate) asked: Mutex<Vec<usize>>,
     pub(crate) renewed: Mutex<Vec<usize>>,
     pub(crate) released: Mutex<Vec<usize>>,
-    looked: Mutex<Vec<usize>>,
+    pub(crate) looked: Mutex<Vec<usize>>,
 }
 
 impl Store {

@@ -246,6 +246,29 @@ async fn two_inboxes_are_told_apart() {
     within(async { orders.abort().await }).await;
 }
 
+/// Two spools in memory are two series, if one has a name.
+#[tokio::test(start_paused = true)]
+async fn two_spools_are_told_apart() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let sink = |_: Vec<Spooled>| std::future::pending::<Result<(), SinkError>>();
+    let orders = Spool::builder(sink).open().await.unwrap();
+    let mail = Spool::builder(sink).name("mail").open().await.unwrap();
+    orders.push("a", "an order").await.unwrap();
+    for key in ["a", "b"] {
+        mail.push(key, "a letter").await.unwrap();
+    }
+    // Neither has a thread: what is due has happened.
+    tokio::time::sleep(2 * EVERY).await;
+    let scrape = Scrape::of(&handle);
+    let waiting = |name| scrape.value(&format!("keylane_spool_waiting{{spool=\"{name}\"}}"));
+    assert_eq!((waiting("memory"), waiting("mail")), (1.0, 2.0));
+    for spool in [orders, mail] {
+        within(async { spool.close().within(Duration::ZERO).await }).await;
+    }
+}
+
 /// The names, kinds and labels are those of the lists, and what the files ask for is there.
 fn compare(scrape: &Scrape) {
     let all = all();

@@ -224,7 +224,8 @@ async fn a_refused_message_is_logged_with_its_id_and_key() {
     for on_refused in [OnRefused::Halt, to_letters] {
         let sink = Scripted::new([Act::Refuse(vec![0])]);
         let spool = Spool::builder(sink).on_refused(on_refused);
-        let spool = spool.batch(1, 1 << 20, MS).open().await.unwrap();
+        let spool = spool.name("mail").batch(1, 1 << 20, MS);
+        let spool = spool.open().await.unwrap();
         spool.push("a", "bad").await.unwrap();
         let _ = spool.flush().await;
         ids.extend(spool.skip("a").map(|halted| halted.id));
@@ -235,7 +236,8 @@ async fn a_refused_message_is_logged_with_its_id_and_key() {
     let fates = ["ERROR", "its key halts", "WARN", "it becomes a dead letter"];
     assert_eq!((logged.len(), ids.len()), (2, 2), "{:?}", lines.all());
     for ((line, id), fate) in logged.iter().zip(ids).zip(fates.chunks(2)) {
-        assert!(line.contains(&format!("id={id} key=#")), "{line}");
+        let fields = format!("spool=mail id={id} key=#");
+        assert!(line.contains(&fields), "{line}");
         assert!(fate.iter().all(|text| line.contains(text)), "{line}");
     }
 }

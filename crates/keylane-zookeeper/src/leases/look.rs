@@ -21,24 +21,22 @@ pub(super) async fn held_by(link: &Link, key: &[u8]) -> Result<Option<Holder>, S
     let Some(data) = LeaseData::decode(&data) else {
         return Ok(Some(unknown(&stat)));
     };
-    let remaining = match session.number_of(&data.guard) {
+    let longest = data.longest();
+    let holder = |remaining| Holder::new(data.owner, token(&stat), Some(remaining));
+    Ok(match session.number_of(&data.guard) {
         // Once it is over, its nodes are about to be removed.
-        Some(number) => match session.book().remaining(number, Instant::now()) {
-            Some(remaining) => remaining,
-            None => return Ok(None),
-        },
-        None => data.longest(),
-    };
-    Ok(Some(Holder::new(data.owner, token(&stat), Some(remaining))))
+        Some(number) => session.book().remaining(number, Instant::now()).map(holder),
+        None => Some(holder(longest).of_session()),
+    })
 }
 
 /// What is known of a node that is no lease of this version: the session that has made it.
 fn unknown(stat: &Stat) -> Holder {
-    let owner = match stat.ephemeral_owner {
-        0 => "a node without a session".to_owned(),
-        session => format!("session {session:#x}"),
-    };
-    Holder::new(owner, token(stat), None)
+    let holder = |owner: String| Holder::new(owner, token(stat), None);
+    match stat.ephemeral_owner {
+        0 => holder("a node without a session".to_owned()),
+        session => holder(format!("session {session:#x}")).of_session(),
+    }
 }
 
 fn token(stat: &Stat) -> Token {

@@ -125,8 +125,8 @@ impl LeaseStore for ZooKeeperLeases {
     }
 
     /// Returns who has the lease as the server knows it that this session is connected to: it may
-    /// be behind. A lease of another session is said to last for its whole time, because only the
-    /// process that has it knows when it was renewed.
+    /// be behind. A lease of another session ends with that session, and is said to last for its
+    /// whole time: only the process that has it knows when it was renewed.
     async fn held_by(&self, key: &Bytes) -> Result<Option<Holder>, StoreError> {
         look::held_by(&self.link, key).await
     }

@@ -70,6 +70,10 @@ async fn the_holder_is_seen_from_another_session_with_the_longest_time() {
     assert_eq!((&seen.owner, seen.token), (&owner.to_string(), mine.token));
     // If its process is dead, the session is what has it.
     assert_eq!(seen.remaining, Some(LONG));
+    assert_eq!(
+        (mine.ends_with_session, seen.ends_with_session),
+        (false, true)
+    );
 
     // Nodes that others have made: who, as far as it is known.
     let observer = client(&hosts).await;
@@ -85,6 +89,7 @@ async fn the_holder_is_seen_from_another_session_with_the_longest_time() {
         let holder = here.held_by(&name.to_owned().into()).await.unwrap();
         let holder = holder.unwrap();
         assert_eq!(holder.remaining, None);
+        assert_eq!(holder.ends_with_session, name == "b");
         holder.owner
     };
     assert_eq!(owner("a").await, "a node without a session");
