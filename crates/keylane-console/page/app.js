@@ -109,7 +109,8 @@ function rows(list, items, keyOf, build) {
 
 class Refused extends Error {
   constructor(status, answer) {
-    super(words(answer.error) + ": " + answer.what_to_do);
+    const why = answer.why ? ": " + answer.why : "";
+    super(words(answer.error) + why + ": " + answer.what_to_do);
     this.status = status;
     this.error = answer.error;
   }
@@ -140,7 +141,7 @@ function status(className, text) {
 
 function notice(text) {
   at("notice").hidden = text === "";
-  put(at("notice"), text);
+  write(at("notice"), text);
 }
 
 // ---- where we are
@@ -637,7 +638,7 @@ function showLetter(it) {
 }
 
 const LETTER_ACTIONS = {
-  redrive_letters: ["Redrive", "Handled again, in their order. A message of the same key that is being handled is not interrupted."],
+  redrive_letters: ["Redrive", "Handled again. A message of the same key that is being handled is not interrupted."],
   purge_letters: ["Purge", "Lost for ever. This cannot be undone."],
 };
 
@@ -656,7 +657,8 @@ async function actOnLetters(action, which, said) {
     put(said, answer.letters === null ? name + " has begun." : name + " is done: " + number(answer.letters) + (answer.letters === 1 ? " letter." : " letters."));
   } catch (error) {
     said.className = "acted bad";
-    put(said, name + " did nothing: " + error.message);
+    // Some letters may be done.
+    write(said, name + " failed: " + error.message);
   }
 }
 
@@ -966,7 +968,7 @@ function showLane(it) {
     ...holderFacts(it),
   );
   showMessages(it);
-  write(at("lane-why"), details(it) || "–");
+  write(at("lane-why"), details(it));
   const now = [it.state, it.attempt ?? "", it.why ?? ""].join("\u0000");
   if (now !== seen) {
     seen = now;
@@ -1046,7 +1048,7 @@ async function act(action) {
     put(acted, ACTIONS[action][0] + " is done" + purged + ".");
   } catch (error) {
     acted.className = "acted bad";
-    put(acted, ACTIONS[action][0] + " did nothing: " + error.message);
+    write(acted, ACTIONS[action][0] + " did nothing: " + error.message);
   }
   later(look, 0);
 }

@@ -73,10 +73,10 @@ impl Settings {
     /// Sets the name by which people recognise this process where they see who has a lease: in the
     /// store, and on the console. The name of the host and the id of the process by default. A
     /// random part behind it makes the owner unique, so two processes may have one name. Of the
-    /// name, 47 characters are kept: [`Owner::named`](crate::Owner::named).
+    /// name, 47 characters are kept: [`Owner::named`](crate::Owner::named). An empty name is none.
     #[must_use]
     pub fn owner(mut self, name: impl Into<String>) -> Self {
-        self.owner = Some(name.into());
+        self.owner = Some(name.into()).filter(|name| !name.is_empty());
         self
     }
 

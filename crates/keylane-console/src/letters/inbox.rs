@@ -4,32 +4,28 @@ use keylane::error::BoxError;
 use keylane::{Bytes, async_trait};
 use keylane_inbox::{Header, Letter, Letters};
 
+use super::id::{id, ids};
 use super::store::{LetterStore, StoredLetter};
 
 #[async_trait]
 impl LetterStore for Letters {
     async fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<StoredLetter>, BoxError> {
-        let after = after.map_or(Ok(0), str::parse)?;
+        let after = after.map_or(Ok(0), id)?;
         let letters = Self::list(self, after, most).await?;
         Ok(letters.into_iter().map(stored).collect())
     }
 
-    async fn show(&self, id: &str) -> Result<Option<StoredLetter>, BoxError> {
-        Ok(Self::show(self, id.parse()?).await?.map(stored))
+    async fn show(&self, one: &str) -> Result<Option<StoredLetter>, BoxError> {
+        Ok(Self::show(self, id(one)?).await?.map(stored))
     }
 
-    async fn redrive(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::redrive(self, sequences(ids)?).await?.len() as u64)
+    async fn redrive(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::redrive(self, ids::<u64>(these)?).await?.len() as u64)
     }
 
-    async fn purge(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::purge(self, sequences(ids)?).await?.len() as u64)
+    async fn purge(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::purge(self, ids::<u64>(these)?).await?.len() as u64)
     }
-}
-
-fn sequences(ids: &[String]) -> Result<Vec<u64>, BoxError> {
-    let sequences = ids.iter().map(|id| id.parse().map_err(BoxError::from));
-    sequences.collect()
 }
 
 fn stored(letter: Letter) -> StoredLetter {

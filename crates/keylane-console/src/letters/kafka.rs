@@ -6,27 +6,28 @@ use keylane::async_trait;
 use keylane::error::BoxError;
 use keylane_kafka::{KafkaLetter, KafkaLetters, LetterId};
 
-use super::raw::{message, parsed};
+use super::id::{id, ids};
+use super::raw::message;
 use super::store::{LetterStore, StoredLetter};
 
 #[async_trait]
 impl LetterStore for KafkaLetters {
     async fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<StoredLetter>, BoxError> {
-        let after = after.map(str::parse).transpose()?;
+        let after = after.map(id).transpose()?;
         let letters = Self::list(self, after, most).await?;
         Ok(letters.into_iter().map(of_topic).collect())
     }
 
-    async fn show(&self, id: &str) -> Result<Option<StoredLetter>, BoxError> {
-        Ok(Self::show(self, id.parse()?).await?.map(of_topic))
+    async fn show(&self, one: &str) -> Result<Option<StoredLetter>, BoxError> {
+        Ok(Self::show(self, id(one)?).await?.map(of_topic))
     }
 
-    async fn redrive(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::redrive(self, &parsed::<LetterId>(ids)?).await?)
+    async fn redrive(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::redrive(self, &ids::<LetterId>(these)?).await?)
     }
 
-    async fn purge(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::purge(self, &parsed::<LetterId>(ids)?).await?)
+    async fn purge(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::purge(self, &ids::<LetterId>(these)?).await?)
     }
 }
 

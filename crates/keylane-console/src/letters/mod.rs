@@ -20,5 +20,8 @@ mod redis;
 #[cfg(feature = "kafka")]
 mod kafka;
 
+#[cfg(any(feature = "inbox", feature = "kafka", feature = "redis"))]
+mod id;
+
 #[cfg(any(feature = "kafka", feature = "redis"))]
 mod raw;

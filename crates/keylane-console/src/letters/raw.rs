@@ -1,21 +1,9 @@
 //! What stores of raw messages share.
 
-use std::str::FromStr;
-
 use keylane::Bytes;
-use keylane::error::BoxError;
 use keylane::source::RawMessage;
 
 use super::store::StoredLetter;
-
-/// Reads ids.
-pub(super) fn parsed<T>(ids: &[String]) -> Result<Vec<T>, BoxError>
-where
-    T: FromStr<Err: Into<BoxError>>,
-{
-    let ids = ids.iter().map(|id| id.parse().map_err(Into::into));
-    ids.collect()
-}
 
 /// Returns a letter with what the message has.
 pub(super) fn message(message: RawMessage) -> StoredLetter {

@@ -6,48 +6,49 @@ use keylane::async_trait;
 use keylane::error::BoxError;
 use keylane_redis::{EntryId, ListLetter, ListLetters, StreamLetter, StreamLetters};
 
-use super::raw::{message, parsed};
+use super::id::{id, ids};
+use super::raw::message;
 use super::store::{LetterStore, StoredLetter};
 
 #[async_trait]
 impl LetterStore for StreamLetters {
     async fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<StoredLetter>, BoxError> {
-        let after = after.map(str::parse).transpose()?;
+        let after = after.map(id).transpose()?;
         let letters = Self::list(self, after, most).await?;
         Ok(letters.into_iter().map(of_stream).collect())
     }
 
-    async fn show(&self, id: &str) -> Result<Option<StoredLetter>, BoxError> {
-        Ok(Self::show(self, id.parse()?).await?.map(of_stream))
+    async fn show(&self, one: &str) -> Result<Option<StoredLetter>, BoxError> {
+        Ok(Self::show(self, id(one)?).await?.map(of_stream))
     }
 
-    async fn redrive(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::redrive(self, &parsed::<EntryId>(ids)?).await?)
+    async fn redrive(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::redrive(self, &ids::<EntryId>(these)?).await?)
     }
 
-    async fn purge(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::purge(self, &parsed::<EntryId>(ids)?).await?)
+    async fn purge(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::purge(self, &ids::<EntryId>(these)?).await?)
     }
 }
 
 #[async_trait]
 impl LetterStore for ListLetters {
     async fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<StoredLetter>, BoxError> {
-        let after = after.map(str::parse).transpose()?;
+        let after = after.map(id).transpose()?;
         let letters = Self::list(self, after, most).await?;
         Ok(letters.into_iter().map(of_list).collect())
     }
 
-    async fn show(&self, id: &str) -> Result<Option<StoredLetter>, BoxError> {
-        Ok(Self::show(self, id.parse()?).await?.map(of_list))
+    async fn show(&self, one: &str) -> Result<Option<StoredLetter>, BoxError> {
+        Ok(Self::show(self, id(one)?).await?.map(of_list))
     }
 
-    async fn redrive(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::redrive(self, &parsed::<u64>(ids)?).await?)
+    async fn redrive(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::redrive(self, &ids::<u64>(these)?).await?)
     }
 
-    async fn purge(&self, ids: &[String]) -> Result<u64, BoxError> {
-        Ok(Self::purge(self, &parsed::<u64>(ids)?).await?)
+    async fn purge(&self, these: &[String]) -> Result<u64, BoxError> {
+        Ok(Self::purge(self, &ids::<u64>(these)?).await?)
     }
 }
 

@@ -299,4 +299,16 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     browser.until("document.querySelectorAll('#letter-rows > li').length == 0");
     assert_eq!((shelf.len(), shelf.redriven().len()), (60, 60));
     assert_eq!(browser.complaints(), [""; 0]);
+
+    // The store says why it has failed.
+    filter("odd");
+    browser.until("document.querySelectorAll('#letter-rows > li').length == 50");
+    browser.click("#letter-rows a");
+    browser.until("document.getElementById('letter-payload').textContent != ''");
+    shelf.fail();
+    browser.click("#redrive-one");
+    browser.click("#ask-yes");
+    browser.until(
+        "document.getElementById('letter-acted').textContent.includes('the disk is <b>full</b>')",
+    );
 }

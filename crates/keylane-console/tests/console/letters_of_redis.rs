@@ -133,8 +133,13 @@ pub(crate) fn are_purged_and_redriven(
         let letter = letters.iter().find(|letter| letter["key"] == key);
         letter.unwrap()["id"].clone()
     };
-    let wrong = served.get("letter?name=dead&id=17-x").refusal();
-    assert_eq!(wrong, (502, "store_failed".to_owned()));
+    let wrong = served.get("letter?name=dead&id=17-x");
+    let why = wrong.json()["why"].as_str().unwrap().to_owned();
+    assert!(
+        why.starts_with("\"17-x\" is not the id of a letter here"),
+        "{why}"
+    );
+    assert_eq!(wrong.refusal(), (502, "store_failed".to_owned()));
     let purged = act(served, "purge_letters", "ids", json!([of("ann")]));
     assert_eq!(purged, json!({ "letters": 1 }));
     let again = act(served, "redrive_letters", "ids", json!([of("ann")]));

@@ -1,5 +1,6 @@
 //! Sends one letter back.
 
+use keylane_rt::text_in_debug;
 use keylane_source::RawMessage;
 use thiserror::Error;
 
@@ -9,13 +10,16 @@ use crate::link::REFUSALS;
 use crate::producer::{Producer, SendError};
 
 /// Why a letter did not go back.
-#[derive(Error, Clone, Debug)]
+#[derive(Error, Clone)]
 pub(super) enum Failed {
     #[error("the dead letter {0} does not name its topic: set one with `to`")]
     NoTopic(String),
     #[error(transparent)]
     Send(#[from] SendError),
 }
+
+// The log of a redrive shows it so.
+text_in_debug! { Failed: NoTopic, Send }
 
 impl Failed {
     /// Whether the letter may go back if it is tried again.

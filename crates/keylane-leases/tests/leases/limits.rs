@@ -33,6 +33,13 @@ async fn no_more_leases_than_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_empty_name_of_an_owner_is_none() {
+    let here = one_with(&Store::new(), Settings::new().owner(""));
+    let process = format!("-{}-", std::process::id());
+    assert!(here.owner().as_str().contains(&process), "{}", here.owner());
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_holder_of_a_key_is_asked_for_within_a_time_and_until_the_close() {
     let store = Store::new();
     let named = Settings::new().owner("billing 3");
