@@ -231,19 +231,24 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for SinkError {
     }
 }
 
-impl fmt::Debug for SinkError {
+impl fmt::Display for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SinkError")
-            .field("text", &self.text)
-            .field("written", &self.written)
-            .field("refused", &self.refused)
-            .finish()
+        f.write_str(&self.text)
     }
 }
+
+keylane_rt::text_in_debug! { SinkError }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_shows_its_text() {
+        keylane_testkit::error_texts! {
+            SinkError => SinkError::failed("no answer"), SinkError::refused([1], "too large");
+        }
+    }
 
     fn of(error: SinkError, len: usize) -> String {
         let Fates { fates, one_by_one } = error.fates(len);

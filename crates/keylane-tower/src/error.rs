@@ -10,7 +10,7 @@ use keylane_semaphore::AcquireError;
 /// whatever the inner error is, as tower's other middleware requires. In the box, [`LaneFull`] and
 /// [`Closed`] and the inner service's error are found with `downcast_ref`.
 #[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Error<E> {
     /// The lane of this key is full. The inner service was not called. Requests of other keys are
     /// not affected. Try again later.
@@ -20,6 +20,8 @@ pub enum Error<E> {
     /// The inner service failed, in `poll_ready` or in its response.
     Inner(E),
 }
+
+keylane_rt::text_in_debug! { Error<E: fmt::Display>: LaneFull, Closed, Inner }
 
 /// The lane of this key is full: [`Error::LaneFull`] in a box.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -69,5 +71,19 @@ impl<E, K> From<AcquireError<K>> for Error<E> {
 impl<E> From<keylane_semaphore::Closed> for Error<E> {
     fn from(_: keylane_semaphore::Closed) -> Self {
         Self::Closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_show_their_text() {
+        keylane_testkit::error_texts! {
+            Error<&str> => Error::LaneFull, Error::Closed, Error::Inner("no route");
+            LaneFull => LaneFull;
+            Closed => Closed;
+        }
     }
 }
