@@ -31,7 +31,7 @@ async fn halted(script: Script, history: &History) -> (Producer, MailLane, Scrip
         panic!("{view:?}")
     };
     assert_eq!((view.depth, *attempts), (2, 2));
-    assert_eq!(why, "the handler failed: Error(1)");
+    assert_eq!(why, "the handler failed: scripted error of id 1 (Error)");
     assert_eq!((lane.key(), producer.dispatcher.stats().halted), (&1, 1));
     (producer, lane, receipt)
 }

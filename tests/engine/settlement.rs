@@ -65,7 +65,7 @@ fn by_the_handler() {
         }
         let expected = [
             "done: 1",
-            "failed: the handler failed: Error(2)",
+            "failed: the handler failed: scripted error of id 2 (Error)",
             "failed: the handler panicked: scripted panic of id 3",
             "failed: the attempt took longer than 1s",
         ];
@@ -90,7 +90,7 @@ fn by_the_dead_letter_sink() {
         let receipt = orders.submit(message(1, 1)).await.unwrap();
         assert_eq!(
             told(receipt).await,
-            "dead-lettered: the handler failed: Error(1)"
+            "dead-lettered: the handler failed: scripted error of id 1 (Error)"
         );
         assert_eq!(letters.letters().len(), 1);
         finish(orders, [0, 1, 0, 0]).await;
@@ -149,7 +149,10 @@ fn by_the_operator_of_a_halted_lane() {
         quiet().await;
         let lane = orders.lane(&1);
         lane.skip().unwrap();
-        assert_eq!(told(skipped).await, "failed: the handler failed: Error(1)");
+        assert_eq!(
+            told(skipped).await,
+            "failed: the handler failed: scripted error of id 1 (Error)"
+        );
         quiet().await;
         assert_eq!(lane.replace(message(1, 9)), Ok(message(1, 2)));
         assert_eq!(told(replaced).await, "done: 9");

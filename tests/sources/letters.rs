@@ -35,7 +35,11 @@ async fn a_letter_is_kept_before_its_key_goes_on() {
     let letters = rig.server.letters();
     assert_eq!(letters.len(), 1);
     assert_eq!((id_of(&letters[0].message), letters[0].attempts), (1, 2));
-    assert!(letters[0].why.contains("Error(1)"), "{}", letters[0].why);
+    assert!(
+        letters[0].why.contains("scripted error of id 1"),
+        "{}",
+        letters[0].why
+    );
     let evidence = Evidence::new().discarded([1]);
     let report = rig.finish_with(&orders, intake, evidence).await;
     assert_eq!((report.acked, report.dead_lettered), (2, 1));

@@ -112,3 +112,15 @@ impl fmt::Display for ConfigError {
 keylane_rt::text_in_debug! { ConfigError }
 
 impl Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_show_their_text() {
+        keylane_testkit::error_texts! {
+            ConfigError => ConfigError::zero("lease"), ConfigError::new("group", "is empty");
+        }
+    }
+}

@@ -368,6 +368,23 @@ fn lanes(life: &str, closed: &CancellationToken, target: Arc<dyn Target>) -> Fee
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ServeError;
+
+    #[test]
+    fn errors_show_their_text() {
+        let name = || "orders".to_owned();
+        let address = ([10, 0, 0, 1], 80).into();
+        keylane_testkit::error_texts! {
+            BuildError =>
+                BuildError::RemoteWithoutToken,
+                BuildError::ShortToken,
+                BuildError::Name { name: name() },
+                BuildError::NoIntake { name: name() };
+            ServeError =>
+                ServeError::NotLoopback { address },
+                ServeError::Io(std::io::Error::other("it is broken"));
+        }
+    }
 
     #[test]
     fn another_machine_needs_a_token_and_a_setting() {

@@ -209,6 +209,17 @@ fn advice(message: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FenceError;
+
+    #[test]
+    fn errors_show_their_text() {
+        let token = keylane_leases::Token(7);
+        let denied = || EtcdError::new(ErrorKind::Denied, "permission denied");
+        keylane_testkit::error_texts! {
+            EtcdError => denied(), denied().at(&"localhost:2379".into()), EtcdError::incomprehensible();
+            FenceError => FenceError::Fenced { token }, FenceError::Etcd(denied());
+        }
+    }
 
     #[test]
     fn errors_of_the_server_have_their_kinds() {

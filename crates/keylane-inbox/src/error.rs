@@ -272,3 +272,34 @@ impl<M> AcceptError<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::DecodeError;
+
+    #[test]
+    fn errors_show_their_text() {
+        let path = || PathBuf::from("orders");
+        let broken = || io::Error::other("it is broken");
+        keylane_testkit::error_texts! {
+            OpenError =>
+                OpenError::Zero("max_key"),
+                OpenError::TooLarge { setting: "max_key", limit: 9 },
+                OpenError::Unnamed,
+                OpenError::Locked { directory: path() },
+                OpenError::Damaged { path: path(), reason: "it is cut".to_owned() },
+                OpenError::Io { path: path(), error: broken() };
+            StoreError =>
+                StoreError::Closed,
+                StoreError::Server { reason: "no answer".to_owned(), is_unconfirmed: true };
+            LimitError =>
+                LimitError::EmptyId { index: 0 },
+                LimitError::Bytes { limit: 9 };
+            AcceptError<[u8; 1]> =>
+                AcceptError::Limit(LimitError::EmptyId { index: 0 }, [1]),
+                AcceptError::Store(StoreError::Closed, [1]);
+            DecodeError => DecodeError::Short, DecodeError::Version(9);
+        }
+    }
+}

@@ -124,3 +124,48 @@ fn advised(why: String) -> String {
         false => why.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::DecodeError;
+    use crate::{KafkaLettersError, LetterId, NoLetterId, RedriveError, SendError};
+
+    #[test]
+    fn errors_show_their_text() {
+        let (topic, group) = (|| "orders".to_owned(), || "billing".to_owned());
+        let (broker, why) = (|| "localhost:9092".to_owned(), || "no answer".to_owned());
+        let id = LetterId {
+            partition: 2,
+            offset: 1_200,
+        };
+        let unsent = || SendError::not_confirmed("orders", "no answer");
+        keylane_testkit::error_texts! {
+            KafkaSourceError =>
+                KafkaSourceError::NameTaken { group: group(), name: "a".to_owned() },
+                KafkaSourceError::NoTopic { topic: topic() },
+                KafkaSourceError::Tls { broker: broker(), failure: TlsFailure::NoTls },
+                KafkaSourceError::Denied { broker: broker(), why: why() };
+            SendError =>
+                SendError::Refused { topic: topic(), why: why() },
+                SendError::Unavailable { topic: topic(), why: why() },
+                unsent();
+            KafkaLettersError =>
+                KafkaLettersError::Config(no_brokers()),
+                KafkaLettersError::NoTopic { topic: topic() },
+                KafkaLettersError::Unreadable { topic: topic(), why: why() },
+                KafkaLettersError::GroupInUse { group: group() },
+                KafkaLettersError::MarksFull { topic: topic(), oldest: id, most_chars: 9 },
+                KafkaLettersError::NotSent { id, redriven: 1, error: unsent() },
+                KafkaLettersError::NoOrigin { id, redriven: 1 },
+                KafkaLettersError::Unmarked { unmarked: 1, why: why() };
+            RedriveError =>
+                RedriveError::Config(no_brokers()),
+                RedriveError::Unreadable { topic: topic(), why: why() },
+                RedriveError::Refused { redriven: 1, error: unsent() },
+                RedriveError::Stopped { redriven: 1, why: why() };
+            NoLetterId => NoLetterId;
+            DecodeError => DecodeError::NotBase64, DecodeError::Foreign(9), DecodeError::Damaged;
+        }
+    }
+}

@@ -213,3 +213,24 @@ fn kind_of(code: &str) -> ErrorKind {
         _ => ErrorKind::Other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{FenceError, NoEntryId, TryAcquireError};
+
+    #[test]
+    fn errors_show_their_text() {
+        let denied = || RedisError::new(ErrorKind::Denied, "NOPERM").at("localhost:6379");
+        keylane_testkit::error_texts! {
+            RedisError => denied(), RedisError::tls(TlsFailure::NoTls);
+            TryAcquireError =>
+                TryAcquireError::NotYet { after: Duration::from_secs(1) },
+                TryAcquireError::Redis(denied());
+            FenceError => FenceError::Fenced, FenceError::Redis(denied());
+            NoEntryId => NoEntryId;
+        }
+    }
+}

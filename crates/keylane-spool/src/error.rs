@@ -93,3 +93,33 @@ pub enum FlushError {
 }
 
 text_in_debug! { FlushError: Halted, Closed }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::journal::DiskErrorKind;
+
+    #[test]
+    fn errors_show_their_text() {
+        let message = || Message::new("key", "payload");
+        let disk = || DiskError::new(DiskErrorKind::Locked, Path::new("orders"), "it is locked");
+        keylane_testkit::error_texts! {
+            PushError =>
+                PushError::Full(message()),
+                PushError::Closed(message()),
+                PushError::TooLarge(message()),
+                PushError::Disk(message(), disk());
+            OpenError =>
+                OpenError::NoRuntime,
+                OpenError::NoTimers,
+                OpenError::Zero("memory"),
+                OpenError::Needs("disk", "directory"),
+                OpenError::Memory { bytes: 1, least: 2 },
+                OpenError::Disk(disk());
+            FlushError => FlushError::Halted { keys: 3 }, FlushError::Closed;
+            DiskError => disk();
+        }
+    }
+}

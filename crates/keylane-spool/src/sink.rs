@@ -243,6 +243,13 @@ keylane_rt::text_in_debug! { SinkError }
 mod tests {
     use super::*;
 
+    #[test]
+    fn it_shows_its_text() {
+        keylane_testkit::error_texts! {
+            SinkError => SinkError::failed("no answer"), SinkError::refused([1], "too large");
+        }
+    }
+
     fn of(error: SinkError, len: usize) -> String {
         let Fates { fates, one_by_one } = error.fates(len);
         let letters = fates.iter().map(|fate| match fate {

@@ -473,6 +473,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn errors_show_their_text() {
+        let (name, value) = ("a-b".to_owned(), "on".to_owned());
+        let setting = SettingError {
+            variable: "autocommit",
+            value,
+            why: "set it",
+        };
+        let token = Token(7);
+        keylane_testkit::error_texts! {
+            NameError => NameError { name, most: 20 };
+            SettingError => setting.clone();
+            OpenError =>
+                OpenError::Newer { found: 9, known: 1 },
+                OpenError::Older { found: 0, needed: 1 },
+                OpenError::Older { found: 1, needed: 2 },
+                OpenError::Setting(setting),
+                OpenError::SharedSessions,
+                OpenError::Sql(SqlError::timed_out());
+            CommitError => CommitError::Lost, CommitError::Sql(SqlError::timed_out());
+            FenceError =>
+                FenceError::Fenced { token, last: None },
+                FenceError::Sql(SqlError::timed_out());
+            SqlError => SqlError::timed_out().at("localhost:5432"), SqlError::unreadable_address();
+        }
+    }
+
+    #[test]
     fn codes_say_what_can_be_done_and_whether_the_session_goes_on() {
         use ErrorKind as K;
         let codes = [

@@ -114,9 +114,11 @@ pub struct Letter {
 }
 
 /// The box has refused this letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("scripted refusal of the letter of id {0}")]
 pub struct LetterRefused(pub Id);
+
+keylane_rt::text_in_debug! { LetterRefused }
 
 #[derive(Debug, Default)]
 struct State {

@@ -65,6 +65,7 @@ mod history;
 mod letters;
 mod lines;
 mod script;
+mod texts;
 
 pub mod conformance;
 pub mod fuzz;
@@ -79,3 +80,4 @@ pub use history::{History, Sending};
 pub use letters::{Letter, LetterBox, LetterRefused};
 pub use lines::{Lines, set_subscriber};
 pub use script::{Act, Cue, Script, ScriptError, Scripted};
+pub use texts::assert_text;

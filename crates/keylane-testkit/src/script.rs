@@ -225,7 +225,7 @@ impl Act {
 }
 
 /// The error of a scripted handler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// The script said [`Act::error`].
     #[error("scripted error of id {0}")]
@@ -234,6 +234,8 @@ pub enum ScriptError {
     #[error("scripted fatal error of id {0}")]
     Fatal(Id),
 }
+
+keylane_rt::text_in_debug! { ScriptError: Error, Fatal }
 
 impl ScriptError {
     /// Returns whether the message must not be retried.

@@ -21,6 +21,8 @@ pub enum Error<E> {
     Inner(E),
 }
 
+keylane_rt::text_in_debug! { Error<E: fmt::Display>: LaneFull, Closed, Inner }
+
 /// The lane of this key is full: [`Error::LaneFull`] in a box.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests of this key are waiting")]
@@ -71,5 +73,19 @@ impl<E, K> From<AcquireError<K>> for Error<E> {
 impl<E> From<keylane_semaphore::Closed> for Error<E> {
     fn from(_: keylane_semaphore::Closed) -> Self {
         Self::Closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_show_their_text() {
+        keylane_testkit::error_texts! {
+            Error<&str> => Error::LaneFull, Error::Closed, Error::Inner("no route");
+            LaneFull => LaneFull;
+            Closed => Closed;
+        }
     }
 }

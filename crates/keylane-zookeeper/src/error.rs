@@ -70,6 +70,23 @@ impl From<MultiWriteError> for Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{FenceError, Refusal};
+
+    #[test]
+    fn errors_show_their_text() {
+        keylane_testkit::error_texts! {
+            FenceError =>
+                FenceError::Fenced(keylane_leases::Token(7)),
+                FenceError::Refused { at: 1, why: Refusal::Version },
+                FenceError::Unknown(StoreError::new("no answer"));
+            Refusal =>
+                Refusal::NoNode,
+                Refusal::NodeExists,
+                Refusal::Version,
+                Refusal::NotEmpty,
+                Refusal::Other("no quota".to_owned());
+        }
+    }
 
     #[test]
     fn errors_of_a_connection_name_the_servers_and_what_to_do() {

@@ -113,7 +113,7 @@ async fn without_retries_a_batch_fails_together() {
         let ReceiptError::Failed(Failure::WithBatch(why)) = told else {
             panic!("{told:?}")
         };
-        assert_eq!(why, "the handler failed: Error(1)");
+        assert_eq!(why, "the handler failed: scripted error of id 1 (Error)");
     }
     let report = recorder.finish(dispatcher).await;
     assert_eq!(report.discarded, 3);

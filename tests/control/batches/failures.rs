@@ -33,7 +33,7 @@ async fn a_partial_failure_keeps_the_order() {
     let view = dispatcher.inspect(&1).unwrap();
     assert_eq!(view.depth, 6);
     assert!(
-        matches!(&view.state, LaneState::Backoff { next_attempt: 2, why, .. } if why.contains("Error(3)")),
+        matches!(&view.state, LaneState::Backoff { next_attempt: 2, why, .. } if why.contains("scripted error of id 3")),
         "{view:?}"
     );
     let report = recorder.finish(dispatcher).await;

@@ -19,7 +19,7 @@ struct Payment {
 fn payment(raw: &RawMessage) -> Result<Payment, BoxError> {
     Ok(Payment {
         claim: Claim::of(raw).ok_or("it is not from an inbox in tables")?,
-        account: String::from_utf8(raw.key.clone().unwrap_or_default().to_vec())?,
+        account: String::from_utf8(raw.key.as_ref().ok_or("a payment needs a key")?.to_vec())?,
         cents: std::str::from_utf8(&raw.payload)?.parse()?,
     })
 }

@@ -7,7 +7,9 @@ use keylane::{Dispatcher, OnExhausted, Retry};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // ANCHOR: log
     tracing_subscriber::fmt().init();
+    // ANCHOR_END: log
     let orders = Dispatcher::builder(|order: &(&'static str, u64)| order.0)
         .retry(Retry::fixed(Duration::from_secs(60)))
         .on_exhausted(OnExhausted::Halt)

@@ -81,6 +81,30 @@ fn each_program_is_in_a_chapter() {
     );
 }
 
+/// Code that no program has, because it is a line of another crate's manual, or what is replaced.
+const INLINE: [&str; 2] = [
+    "PrometheusBuilder::new().set_buckets(&[0.01, 0.1, 1.0, 10.0])?.install()?;",
+    "let lock = locks.entry(account).or_default().clone(); // a DashMap of mutexes",
+];
+
+/// The first lines of blocks of Rust that include nothing, so no compiler sees them.
+fn not_compiled(chapter: &str) -> Vec<&str> {
+    let blocks = chapter.split("```rust").skip(1);
+    let code = blocks.filter_map(|block| block.split_once('\n')?.1.lines().next());
+    code.filter(|line| !line.starts_with("{{#include ") && !INLINE.contains(line))
+        .collect()
+}
+
+#[test]
+fn each_block_of_rust_is_part_of_a_program() {
+    for (file, text) in chapters() {
+        assert_eq!(not_compiled(&text), [""; 0], "{}", file.display());
+    }
+    let text =
+        "```rust,ignore\n{{#include a.rs}}\n```\n```rust,ignore\nlet a = 1;\n```\n```sh\nb\n```";
+    assert_eq!(not_compiled(text), ["let a = 1;"]);
+}
+
 /// What is said to be started is there.
 #[test]
 fn each_command_starts_a_program_that_is_there() {

@@ -7,6 +7,7 @@ mod markdown;
 mod book;
 mod links;
 mod listed;
+mod readmes;
 mod settings;
 
 mod mistakes;

@@ -1,6 +1,8 @@
 //! The messages in the chapter of mistakes are those that keylane gives.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use keylane::discipline::{Coalesce, Sequence};
@@ -138,18 +140,141 @@ fn what_the_compiler_says() {
     assert_said("The compiler", &kept.into_values().collect::<Vec<_>>());
 }
 
-/// What is logged needs a server or time: their tests are in the crates.
+/// What is logged needs a server or time: the lines are those of the product, and their tests are
+/// in the crates.
 #[test]
 fn what_is_logged() {
-    let sources: String = files("crates", ".rs").into_values().collect();
-    // A text in the source may be broken with a backslash.
-    let mut words: Vec<&str> = sources.split_whitespace().collect();
-    words.retain(|word| *word != "\\");
-    let sources = words.join(" ");
+    let sources = files("crates", ".rs").into_iter();
+    let of_users = |path: &Path| {
+        let mut parts = path.iter().skip(1).map(|part| part.to_str().unwrap());
+        parts.next().unwrap().starts_with("keylane") && parts.next() == Some("src")
+    };
+    let sources: String = sources
+        .filter(|(path, _)| of_users(path))
+        .map(|(_, source)| code(&source))
+        .collect();
     for message in messages("In operation, in the log") {
         assert!(
             sources.contains(&message),
-            "{message:?} is nowhere in the sources"
+            "no line of the log says {message:?}"
         );
+    }
+}
+
+/// The code of the product in a source text, with single spaces: without comments, tests, and the
+/// backslashes that break a text.
+fn code(source: &str) -> String {
+    let product = source.split("#[cfg(test)]").next().unwrap();
+    let lines = product.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.starts_with("//"));
+    let words = lines.flat_map(str::split_whitespace);
+    words
+        .filter(|word| *word != "\\")
+        .collect::<Vec<_>>()
+        .join(" ")
+        + " "
+}
+
+#[test]
+fn comments_and_tests_say_nothing() {
+    let source =
+        "// it waits\nwarn!(\n  \"it \\\n   blocks\"\n);\n#[cfg(test)]\nmod tests { \"it fails\" }";
+    assert_eq!(code(source), "warn!( \"it blocks\" ); ");
+}
+
+/// The rows that quote no message, by their mistakes, and the test that shows each.
+const SHOWN: [(&str, &str, &str); 11] = [
+    (
+        "a wrong port, or a server that is away",
+        "crates/keylane-redis/src/server.rs",
+        "a_wrong_address_or_password_says_what_to_correct",
+    ),
+    (
+        "a wrong port, or a server that is away",
+        "crates/keylane-kafka/tests/broker/outages.rs",
+        "a_wrong_address_is_the_last_error_soon",
+    ),
+    (
+        "a password that is wrong or missing",
+        "crates/keylane-redis/src/server.rs",
+        "a_wrong_address_or_password_says_what_to_correct",
+    ),
+    (
+        "a database that is missing, or a right in it",
+        "crates/keylane-sql/tests/inbox/rights.rs",
+        "a_wrong_password_or_name_says_what_to_correct",
+    ),
+    (
+        "a database that is missing, or a right in it",
+        "crates/keylane-sql/tests/inbox/rights.rs",
+        "a_table_without_rights_in_postgres_stands_in_the_stats_and_recovers",
+    ),
+    (
+        "a key of Redis that has another type",
+        "crates/keylane-redis/tests/lists/hostile.rs",
+        "keys_of_another_type_lose_nothing",
+    ),
+    (
+        "a topic, a right or a server that is missing",
+        "crates/keylane-kafka/tests/broker/rights.rs",
+        "a_topic_that_may_not_be_read_holds_up_no_other",
+    ),
+    (
+        "the `Intake` is not kept: `let _ = orders.consume(..)`",
+        "tests/sources/policies.rs",
+        "halt_loses_no_message_without_a_key",
+    ),
+    (
+        "`main` returns, and nothing was drained",
+        "tests/engine/settlement.rs",
+        "by_the_end_of_the_runtime",
+    ),
+    (
+        "`Retry::custom` or `u32::MAX` attempts, with short pauses",
+        "tests/observe/logs.rs",
+        "a_filter_chooses_what_is_logged",
+    ),
+    (
+        "no subscriber of `tracing`",
+        "docs/programs/tests/book/mistakes.rs",
+        "each_program_of_a_dispatcher_sets_up_a_subscriber",
+    ),
+];
+
+/// The mistakes of all rows without a quoted message.
+fn rows_without_a_quote(chapter: &str) -> BTreeSet<String> {
+    let rows = chapter.lines().filter(|line| line.starts_with("| "));
+    let rows = rows.filter(|row| !row.starts_with("| ---") && !row.starts_with("| mistake "));
+    let cells = rows.map(|row| row.trim_start_matches("| ").split(" | "));
+    let unquoted = cells.filter_map(|mut cells| {
+        let (mistake, said) = (cells.next()?, cells.next()?);
+        (!said.starts_with('`')).then(|| mistake.to_owned())
+    });
+    unquoted.collect()
+}
+
+#[test]
+fn each_row_without_a_quote_is_shown_by_a_test() {
+    let shown: BTreeSet<_> = SHOWN.iter().map(|(row, ..)| (*row).to_owned()).collect();
+    assert_eq!(rows_without_a_quote(&chapter()), shown);
+    for (row, file, name) in SHOWN {
+        let source = fs::read_to_string(root().join(file)).unwrap();
+        let is_there = source.contains(&format!("fn {name}("));
+        assert!(is_there, "{row}: there is no {name} in {file}");
+    }
+    let table = "| mistake | it says | do |\n| --- | --- | --- |\n| a | `b` | c |\n| d | e | f |";
+    assert_eq!(
+        rows_without_a_quote(table),
+        BTreeSet::from(["d".to_owned()])
+    );
+}
+
+/// Without one a reader sees nothing of failures: so no program that can be copied lacks it.
+#[test]
+fn each_program_of_a_dispatcher_sets_up_a_subscriber() {
+    for (path, program) in files("docs/programs/src", ".rs") {
+        let needs = program.contains("Dispatcher::") && program.contains("fn main");
+        let has = program.contains("tracing_subscriber::fmt().init();");
+        assert!(!needs || has, "{} sets up no subscriber", path.display());
     }
 }

@@ -1,24 +1,55 @@
 //! Each setting of each builder has a row in the chapter of settings, and each row a setting.
 //!
-//! A setting is a public method that takes its value by value and returns it again. The methods are
-//! read in the sources, so that features do not matter.
+//! A setting is a public method of a public type that takes its value by value and returns it again,
+//! or a `Result` of it. The methods are read in the sources, so that features do not matter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use syn::{FnArg, ImplItem, Item, ReceiverKind, ReturnType, Type, Visibility};
+use syn::{
+    FnArg, GenericArgument, ImplItem, Item, PathArguments, ReceiverKind, ReturnType, Type,
+    Visibility,
+};
 
 use crate::book::{files, root};
 
 const CHAPTER: &str = "docs/src/settings.md";
 
-/// Types whose names say that they are settings, and that are none of this chapter: internal ones,
-/// and those of crates for tests or without a stable API.
+/// Crates for tests, or without a stable API.
 const LEFT_OUT: [&str; 4] = [
     "keylane-testkit",
     "keylane-lanes",
     "keylane-rt",
     "keylane-disk",
+];
+
+/// Types with such methods that are no settings, and what they are instead.
+const NO_SETTINGS: [(&str, &str); 16] = [
+    (
+        "keylane::Shutdown",
+        "a call: `within` is where it is awaited",
+    ),
+    ("keylane::Stop", "a call: `within` is where it is awaited"),
+    (
+        "keylane_spool::Closing",
+        "a call: `within` is where it is awaited",
+    ),
+    ("keylane_inbox::NewMessage", "a message"),
+    ("keylane_spool::Message", "a message"),
+    ("keylane_source::RawMessage", "a message"),
+    ("keylane_source::Delivery", "a message on its way"),
+    (
+        "keylane_source::Frontier",
+        "a value: its limits have a table",
+    ),
+    ("keylane_source::Features", "what a connector can do"),
+    ("keylane_spool::SinkError", "an error"),
+    ("keylane_source::Describer", "what a connector says about a message"),
+    ("keylane_metrics::Labels", "what connectors publish"),
+    ("keylane_metrics::Metric", "what connectors publish"),
+    ("keylane_redis::Fence", "a write: its commands"),
+    ("keylane_zookeeper::Fence", "a write: its operations"),
+    ("keylane_console::View", "how to show messages of a type of yours"),
 ];
 
 /// The settings of types, by `crate::Type`.
@@ -60,7 +91,7 @@ fn settings(text: &str, krate: &str, into: &mut Settings) {
                 Some(FnArg::Receiver(receiver)) if matches!(receiver.kind, ReceiverKind::Value)
             );
             let returned = match &function.sig.output {
-                ReturnType::Type(_, returned) => type_name(returned),
+                ReturnType::Type(_, returned) => type_name(ok_of(returned)),
                 ReturnType::Default => None,
             };
             let is_same = returned.is_some_and(|returned| returned == "Self" || returned == name);
@@ -74,20 +105,49 @@ fn settings(text: &str, krate: &str, into: &mut Settings) {
     }
 }
 
+/// The type of `Ok`, if it is a `Result`.
+fn ok_of(of: &Type) -> &Type {
+    let Type::Path(path) = of else { return of };
+    let last = path.path.segments.last().expect("a path has a name");
+    match &last.arguments {
+        PathArguments::AngleBracketed(list) if last.ident == "Result" => match list.args.first() {
+            Some(GenericArgument::Type(ok)) => ok,
+            _ => of,
+        },
+        _ => of,
+    }
+}
+
+/// The public types that a source text declares.
+fn public_types(text: &str, krate: &str, into: &mut BTreeSet<String>) {
+    for item in syn::parse_file(text).expect("it compiles").items {
+        let (of, ident) = match &item {
+            Item::Struct(item) => (&item.vis, &item.ident),
+            Item::Enum(item) => (&item.vis, &item.ident),
+            _ => continue,
+        };
+        if matches!(of, Visibility::Public(_)) {
+            into.insert(format!("{}::{ident}", krate.replace('-', "_")));
+        }
+    }
+}
+
 fn type_name(of: &Type) -> Option<String> {
     let Type::Path(path) = of else { return None };
     Some(path.path.segments.last()?.ident.to_string())
 }
 
 fn of_all_crates() -> Settings {
-    let mut all = Settings::new();
+    let (mut all, mut public) = (Settings::new(), BTreeSet::new());
     for (path, text) in files("crates", ".rs") {
         let mut parts = path.iter().skip(1).map(|part| part.to_str().unwrap());
         let (krate, folder) = (parts.next().unwrap(), parts.next().unwrap());
         if krate.starts_with("keylane") && folder == "src" && !LEFT_OUT.contains(&krate) {
             settings(&text, krate, &mut all);
+            public_types(&text, krate, &mut public);
         }
     }
+    all.retain(|of, _| public.contains(of));
     all
 }
 
@@ -104,12 +164,15 @@ fn each_setting_has_a_row_and_each_row_a_setting() {
             "{CHAPTER}, the table of {of}: add rows for {missing:?}, and remove {wrong:?}"
         );
     }
-    let is_builder = |of: &&String| of.ends_with("Builder") || of.ends_with("Settings");
-    let without: Vec<_> = settings.keys().filter(is_builder).collect();
-    let without: Vec<_> = without
-        .into_iter()
-        .filter(|of| !tables.contains_key(*of))
-        .collect();
+    for (of, instead) in NO_SETTINGS {
+        let is_needed = settings.contains_key(of) && !tables.contains_key(of);
+        assert!(is_needed, "{of} needs no exception as {instead}");
+    }
+    let excepted = |of: &String| NO_SETTINGS.iter().any(|(no, _)| no == of);
+    let without = settings
+        .iter()
+        .filter(|(of, _)| !tables.contains_key(*of) && !excepted(of));
+    let without: Vec<_> = without.collect();
     assert!(without.is_empty(), "{CHAPTER}: add a table for {without:?}");
 }
 
@@ -119,18 +182,24 @@ fn settings_and_rows_are_read() {
         impl<K> Builder<K> {
             pub fn one(mut self, n: u32) -> Self { self }
             pub fn two<T>(self) -> Builder<T> { todo!() }
+            pub fn three(self) -> Result<Self, Error> { todo!() }
             pub fn build(self) -> Result<Thing, Error> { todo!() }
             pub fn shown(&self) -> Self { todo!() }
             fn private(self) -> Self { self }
             pub(crate) fn of_the_crate(self) -> Self { self }
         }
-        impl Clone for Builder<u32> { fn three(self) -> Self { self } }
+        impl Clone for Builder<u32> { fn four(self) -> Self { self } }
+        pub struct Builder<K>(K);
+        pub(crate) struct Hidden;
     ";
     let mut found = Settings::new();
     settings(text, "keylane-x", &mut found);
     let chapter = "# S\n\n## A\n\n`keylane_x::Builder`, `x`.\n\n\
-                   | setting |\n| --- |\n| `one` | 1 |\n| `two` | 2 |\n";
+                   | setting |\n| --- |\n| `one` | 1 |\n| `two` | 2 |\n| `three` | 3 |\n";
     assert_eq!(found, tables(chapter));
-    let names = ["one", "two"].map(str::to_owned);
+    let names = ["one", "two", "three"].map(str::to_owned);
     assert_eq!(found["keylane_x::Builder"], BTreeSet::from(names));
+    let mut public = BTreeSet::new();
+    public_types(text, "keylane-x", &mut public);
+    assert_eq!(public, BTreeSet::from(["keylane_x::Builder".to_owned()]));
 }

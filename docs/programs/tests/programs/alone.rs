@@ -21,6 +21,10 @@ async fn those_that_end_by_themselves() {
     let decided = ["ada is halted", "ada: 120 cents", "bob: 7 cents"];
     assert_says(program!("halted"), &decided).await;
     assert_says(program!("mutex"), &["account 7: 250 cents"]).await;
+    let billed = ["ada pays 120 cents", "3 accepted = 3 done"];
+    assert_says(program!("channels"), &billed).await;
+    let tried = ["ada, attempt 2", "nobody, attempt 1", "2 accepted = 1 done"];
+    assert_says(program!("retry"), &tried).await;
     let looked = ["1 wait to be tried again", "ada: 2 messages", "Backoff"];
     assert_says(program!("watching"), &looked).await;
 }

@@ -78,3 +78,17 @@ async fn a_service_manager_ends_a_consumer() {
     let said = deploy.ended().await;
     assert!(said.contains("1 received = 1 acked"), "{said}");
 }
+
+#[tokio::test]
+async fn jobs_of_sidekiq_are_consumed() {
+    let server = server().await;
+    let job = r#"{"class": "BillJob", "args": [7, 250], "jid": "b4a5", "key": "account-7"}"#;
+    server
+        .execute(&["LPUSH", "queue:default", job])
+        .await
+        .unwrap();
+    let mut jobs = Program::start(program!("sidekiq"), ("REDIS", &server.url()));
+    jobs.until("bill [Number(7), Number(250)]").await;
+    let said = jobs.stop().await;
+    assert!(said.contains("1 received = 1 acked"), "{said}");
+}
