@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn errors_show_their_text() {
-        let denied = || RedisError::new(ErrorKind::Denied, "NOPERM").at("localhost:6379");
+        let denied =
+            || RedisError::new(ErrorKind::Denied, "NOPERM").at(&"Redis at localhost:6379".into());
         keylane_testkit::error_texts! {
             RedisError => denied(), RedisError::tls(TlsFailure::NoTls);
             TryAcquireError =>

@@ -495,7 +495,7 @@ mod tests {
             FenceError =>
                 FenceError::Fenced { token, last: None },
                 FenceError::Sql(SqlError::timed_out());
-            SqlError => SqlError::timed_out().at("localhost:5432"), SqlError::unreadable_address();
+            SqlError => SqlError::timed_out().at(|| "PostgreSQL at localhost:5432".to_owned()), SqlError::unreadable_address();
         }
     }
 

@@ -59,8 +59,6 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-keylane_rt::text_in_debug! { Error<E: fmt::Display>: LaneFull, Closed, Inner }
-
 impl<E, K> From<AcquireError<K>> for Error<E> {
     fn from(error: AcquireError<K>) -> Self {
         match error {

@@ -47,7 +47,7 @@ fn describe(
     client: &ClientConfig,
     topics: &BTreeMap<String, Role>,
 ) -> KafkaResult<HashMap<String, ConfigResource>> {
-    let admin: AdminClient<Silent> = client.create_with_context(Silent::new(&client))?;
+    let admin: AdminClient<Silent> = client.create_with_context(Silent::new(client))?;
     let options = AdminOptions::new().request_timeout(Some(ASKED_FOR));
     let names = topics.keys();
     let asked: Vec<_> = names

@@ -44,12 +44,18 @@ const NO_SETTINGS: [(&str, &str); 16] = [
     ),
     ("keylane_source::Features", "what a connector can do"),
     ("keylane_spool::SinkError", "an error"),
-    ("keylane_source::Describer", "what a connector says about a message"),
+    (
+        "keylane_source::Describer",
+        "what a connector says about a message",
+    ),
     ("keylane_metrics::Labels", "what connectors publish"),
     ("keylane_metrics::Metric", "what connectors publish"),
     ("keylane_redis::Fence", "a write: its commands"),
     ("keylane_zookeeper::Fence", "a write: its operations"),
-    ("keylane_console::View", "how to show messages of a type of yours"),
+    (
+        "keylane_console::View",
+        "how to show messages of a type of yours",
+    ),
 ];
 
 /// The settings of types, by `crate::Type`.
