@@ -115,7 +115,10 @@ mod tests {
             partition: 2,
             offset: 1_200,
         };
-        let unsent = || SendError::not_confirmed("orders", "no answer");
+        let unsent = || SendError::NotConfirmed {
+            topic: topic(),
+            why: why(),
+        };
         keylane_testkit::error_texts! {
             KafkaSourceError =>
                 KafkaSourceError::NameTaken { group: group(), name: "a".to_owned() },
