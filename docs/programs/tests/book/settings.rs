@@ -124,17 +124,15 @@ fn ok_of(of: &Type) -> &Type {
     }
 }
 
-/// The public types that a source text declares.
+/// The public types that a source text declares, also inside a macro.
 fn public_types(text: &str, krate: &str, into: &mut BTreeSet<String>) {
-    for item in syn::parse_file(text).expect("it compiles").items {
-        let (of, ident) = match &item {
-            Item::Struct(item) => (&item.vis, &item.ident),
-            Item::Enum(item) => (&item.vis, &item.ident),
-            _ => continue,
+    for line in text.lines().map(str::trim_start) {
+        let kinds = ["pub struct ", "pub enum "];
+        let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) else {
+            continue;
         };
-        if matches!(of, Visibility::Public(_)) {
-            into.insert(format!("{}::{ident}", krate.replace('-', "_")));
-        }
+        let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap();
+        into.insert(format!("{}::{name}", krate.replace('-', "_")));
     }
 }
 
