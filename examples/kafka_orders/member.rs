@@ -84,7 +84,8 @@ impl Member {
             .parts("kafka", move || {
                 control.partitions().into_iter().map(part).collect()
             })
-            .allow(mounted::ALLOWED);
+            .allow(mounted::ALLOWED)
+            .without_token();
         Ok(console.build()?)
     }
 

@@ -36,7 +36,16 @@ const SHORTEST_TOKEN: usize = 16;
 /// | --- | --- |
 /// | [`token`](Self::token) | none: each program of this machine may look |
 /// | [`remote`](Self::remote) | none: this machine only |
-/// | [`allow`](Self::allow) | nothing: it only shows |
+/// | [`allow`](Self::allow) | nothing: it only shows; it needs a token |
+/// | [`without_token`](Self::without_token) | no: without a token nothing is allowed |
+///
+/// # Proxies on this machine
+///
+/// A proxy on this machine, such as nginx in front of your service, asks from this machine. If it
+/// adds no header and asks for `127.0.0.1`, as `proxy_pass http://127.0.0.1:3000` alone does, what it
+/// forwards cannot be told from a program of this machine. So without a token **all whom the proxy
+/// serves may read** what the console shows, unless the proxy keeps its path to itself. To act they
+/// need the token. The README has the lines for nginx.
 #[must_use = "`build` makes the console"]
 #[derive(Default)]
 pub struct Builder {
@@ -48,6 +57,7 @@ pub struct Builder {
     token: Option<String>,
     hosts: Vec<String>,
     allowed: Vec<Action>,
+    without_token: bool,
 }
 
 /// Why a console cannot be built.
@@ -57,6 +67,12 @@ pub enum BuildError {
     /// Hosts were named for other machines, and there is no token.
     #[error("other machines may ask, and there is no token: set `token` too")]
     RemoteWithoutToken,
+    /// Actions were allowed, and there is no token: a proxy on this machine could let all act.
+    #[error(
+        "actions are allowed, and there is no token: set `token`, or `without_token` if no proxy \
+         leads here"
+    )]
+    ActionsWithoutToken,
     /// The token could be guessed.
     #[error("the token has fewer than 16 bytes: take 32 random ones")]
     ShortToken,
@@ -74,7 +90,7 @@ pub enum BuildError {
     },
 }
 
-keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ShortToken, Name, NoIntake }
+keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ActionsWithoutToken, ShortToken, Name, NoIntake }
 
 impl Console {
     /// Returns a builder of a console that only shows, to this machine only.
@@ -178,10 +194,18 @@ impl Builder {
         self
     }
 
-    /// Allows these actions. Each one, done or refused, is in the log as a warning, target
+    /// Allows these actions, to those who have posted the [`token`](Self::token). Each one, done or refused, is in the log as a warning, target
     /// `keylane_console`, with the action, the dispatcher, the key, the session and the peer.
     pub fn allow(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
         self.allowed.extend(actions);
+        self
+    }
+
+    /// Lets each program and user of this machine act without a token: for a machine of your own, on
+    /// which no proxy leads to the service. See [Proxies on this
+    /// machine](Self#proxies-on-this-machine).
+    pub fn without_token(mut self) -> Self {
+        self.without_token = true;
         self
     }
 
@@ -229,6 +253,9 @@ impl Builder {
     fn check(&self) -> Result<(), BuildError> {
         if !self.hosts.is_empty() && self.token.is_none() {
             return Err(BuildError::RemoteWithoutToken);
+        }
+        if !self.allowed.is_empty() && self.token.is_none() && !self.without_token {
+            return Err(BuildError::ActionsWithoutToken);
         }
         if self
             .token
@@ -377,6 +404,16 @@ mod tests {
         assert_eq!(built(remote()), Err(BuildError::RemoteWithoutToken));
         assert_eq!(built(remote().token("short")), Err(BuildError::ShortToken));
         assert_eq!(built(remote().token("0123456789abcdef")), Ok(()));
+    }
+
+    #[test]
+    fn an_action_needs_a_token() {
+        let built = |builder: Builder| builder.build().map(|_| ());
+        let acts = || Builder::default().allow([Action::Pause]);
+        assert_eq!(built(acts()), Err(BuildError::ActionsWithoutToken));
+        assert_eq!(built(acts().without_token()), Ok(()));
+        assert_eq!(built(acts().token("0123456789abcdef")), Ok(()));
+        assert_eq!(built(Builder::default().allow([])), Ok(()));
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn check(state: &state::State, request: &Request) -> Result<Who, Refusal> {
     let asked = Asked {
         method: request.method(),
         uri: request.uri(),
+        version: request.version(),
         headers: request.headers(),
         peer,
         is_page,

@@ -221,6 +221,7 @@ async fn sign_in(
     let is_local = host(Asked {
         method: request.method(),
         uri: request.uri(),
+        version: request.version(),
         headers: request.headers(),
         peer: None,
         is_page: false,

@@ -1,6 +1,7 @@
 //! Each rule of access, attacked over a socket.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
@@ -59,10 +60,67 @@ fn a_peer_of_another_machine_is_refused() {
     }
     // A proxy on this machine that asks for another one.
     let served = local();
-    for name in ["forwarded", "x-forwarded-for", "x-real-ip"] {
+    for name in [
+        "forwarded",
+        "via",
+        "x-forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-forwarded-server",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-forwarded-for",
+        "x-original-host",
+        "x-envoy-external-address",
+        "x-amzn-trace-id",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "cdn-loop",
+        "fastly-client-ip",
+        "fly-client-ip",
+    ] {
         let answer = get("about").header(name, "192.0.2.7").send(served.address);
         assert_eq!(refused(&answer), "foreign_peer", "{name}");
     }
+    // As nginx writes it: no header, the host of this machine, and HTTP/1.0.
+    let old = old_request(served.address, "/ops/console/about");
+    assert!(old.contains("foreign_peer"), "{old}");
+}
+
+fn old_request(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// What the README says of a proxy that adds nothing, and asks for this machine in HTTP/1.1: it may
+/// read without a token, and cannot act or read with one, whatever origin it names.
+#[test]
+fn a_proxy_that_says_nothing_reads_without_a_token_only() {
+    let open = Served::<String>::start(|console| console);
+    let with_token = Served::<String>::start(|console| console.allow(Action::ALL).token(TOKEN));
+    assert_eq!(open.get("about").status, 200);
+    for path in DATA {
+        assert_eq!(with_token.get(path).refusal().1, "sign_in", "{path}");
+    }
+    let body = json!({ "dispatcher": "orders", "id": "1", "action": "purge" });
+    let act = with_token.ours(post("act")).json(&body);
+    assert_eq!(act.send(with_token.address).refusal().1, "sign_in");
+    assert_eq!(open.post("act", &body).refusal().1, "not_allowed");
+    // Nothing is allowed by mistake.
+    let built = keylane_console::Console::builder()
+        .allow([Action::Pause])
+        .build();
+    assert_eq!(
+        built.unwrap_err().to_string(),
+        "actions are allowed, and there is no token: set `token`, or `without_token` if no proxy leads here"
+    );
 }
 
 #[test]

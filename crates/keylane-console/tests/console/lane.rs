@@ -132,6 +132,7 @@ fn a_halted_message_is_replaced_where_a_text_can_be_decoded() {
     let console = Console::builder()
         .dispatcher_with("orders", &orders, view)
         .allow([Action::Replace])
+        .without_token()
         .build()
         .unwrap();
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();

@@ -75,9 +75,11 @@ where
                 Work::Holds => std::future::pending().await,
             })
             .unwrap();
-        let console = set(Console::builder().dispatcher("orders", &orders))
-            .build()
-            .unwrap();
+        let console = set(Console::builder()
+            .dispatcher("orders", &orders)
+            .without_token())
+        .build()
+        .unwrap();
         let app = around(Router::new().nest(AT, console.router()));
         let listener = until_bound(&runtime, port);
         let address = listener.local_addr().unwrap();
