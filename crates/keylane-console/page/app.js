@@ -80,6 +80,26 @@ function time(ms) {
   return minutes < 120 ? Math.floor(minutes) + " min" : Math.floor(minutes / 60) + " h";
 }
 
+// Indents JSON. Its strings, numbers and names stay as they are, and so does a name that comes twice:
+// parsed, a number of 64 bits would become another one.
+function indented(json) {
+  const pieces = [];
+  let depth = 0;
+  let before = "";
+  const line = () => pieces.push("\n" + "  ".repeat(Math.min(depth, 64)));
+  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+/g)) {
+    const isEnd = token === "}" || token === "]";
+    depth -= isEnd ? 1 : 0;
+    if (isEnd ? before !== "{" && before !== "[" : ["{", "[", ","].includes(before)) {
+      line();
+    }
+    depth += token === "{" || token === "[" ? 1 : 0;
+    pieces.push(token === ":" ? ": " : token);
+    before = token;
+  }
+  return pieces.join("");
+}
+
 // Makes a list show these items. A row stays the same element while its item is there, so that a
 // click, and the focus, stay where they are.
 function rows(list, items, keyOf, build) {
@@ -613,8 +633,7 @@ function showLetter(it) {
   );
   write(at("letter-error"), it.error);
   put(at("letter-form-name"), payload.form);
-  const isJson = payload.form === "json";
-  const text = isJson ? JSON.stringify(JSON.parse(payload.shown), null, 2) : payload.shown;
+  const text = payload.form === "json" ? indented(payload.shown) : payload.shown;
   // Line ends are shown as such here.
   const lines = text.split("\n").flatMap((line, index) => {
     const end = index === 0 ? [] : ["\n"];

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use keylane::Bytes;
 use serde::Serialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 use super::store::StoredLetter;
 use crate::key::ConsoleKey;
@@ -90,10 +90,10 @@ fn whole_chars(bytes: &[u8]) -> Option<&str> {
     }
 }
 
-/// Whether it is an object or a list: a number or a word is shown as it is.
+/// Whether it is an object or a list: a number or a word is shown as it is. Numbers of any size are
+/// JSON, so none is parsed.
 fn is_json(text: &str) -> bool {
-    let value = serde_json::from_str(text);
-    matches!(value, Ok(Value::Object(_) | Value::Array(_)))
+    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// Whether no text has this character.
@@ -145,6 +145,8 @@ mod tests {
     fn a_payload_is_json_text_or_hex() {
         assert_eq!(shown(b"{\"a\":1}", 99), ("json", "{\"a\":1}".into()));
         assert_eq!(shown(b"{\"a\":1}", 3), ("text", "{\"a".into()));
+        assert_eq!(shown(b" [1e400]", 99), ("json", " [1e400]".into()));
+        assert_eq!(shown(b"{\"a\":1} 2", 99), ("text", "{\"a\":1} 2".into()));
         assert_eq!(shown(b"17", 99), ("text", "17".into()));
         assert_eq!(shown("né".as_bytes(), 2), ("text", "n".into()));
         assert_eq!(shown(b"\xff\x00", 99), ("hex", "ff 00".into()));

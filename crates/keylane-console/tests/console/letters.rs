@@ -300,3 +300,37 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     assert_eq!((shelf.len(), shelf.redriven().len()), (60, 60));
     assert_eq!(browser.complaints(), [""; 0]);
 }
+
+#[test]
+fn a_payload_of_json_is_indented_and_nothing_in_it_changes() {
+    let shelf = Shelf::with(0);
+    let payload = r#"{"id":9007199254740993,"rate": 1.0 ,"far":[1e400,-0,{}, []],"id":"a, \"b\": [c]","e":"\u00e9"}"#;
+    shelf.add(StoredLetter {
+        id: "1".to_owned(),
+        payload: payload.into(),
+        ..StoredLetter::default()
+    });
+    let served = served(&shelf);
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&format!("{}#letter/dead/1", served.url()));
+    browser.until("document.getElementById('letter-form-name').textContent == 'json'");
+    let shown = browser.run("return document.getElementById('letter-payload').textContent");
+    let lines = [
+        "{",
+        r#"  "id": 9007199254740993,"#,
+        r#"  "rate": 1.0,"#,
+        r#"  "far": ["#,
+        "    1e400,",
+        "    -0,",
+        "    {},",
+        "    []",
+        "  ],",
+        r#"  "id": "a, \"b\": [c]","#,
+        r#"  "e": "\u00e9""#,
+        "}",
+    ];
+    assert_eq!(shown, lines.join("\n"));
+    look(&browser, 400, "payload");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
