@@ -1001,7 +1001,7 @@ function showMessages(it) {
       facts.push("version " + message.version);
     }
     if (message.position !== undefined) {
-      facts.push("holds back " + message.position + " of " + message.source);
+      facts.push("at " + message.position + " of " + message.source);
     }
     const what = make("span", "");
     write(what, ["message " + message.id, ...facts].join(", "));

@@ -1,6 +1,7 @@
 //! One lane in full, percentiles, paused lanes, leaders, replacements.
 
 use keylane::Dispatcher;
+use keylane::source::{Features, RawMessage};
 use keylane_console::{Action, Console, Leader, SourcePart, View};
 use keylane_testkit::reference::ReferenceServer;
 use serde_json::{Value, json};
@@ -54,6 +55,37 @@ fn a_lane_shows_its_messages_and_its_failed_attempts() {
     for width in [400, 1_280] {
         look(&browser, width, "lane-messages");
     }
+}
+
+/// Which position the frontier is at is not known here: a message far above it says no more than where
+/// it is.
+#[test]
+fn a_message_of_a_source_says_its_position() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = ReferenceServer::new(Features::new().survives_restart());
+    server.publish((1..=3).map(|id| RawMessage::new(vec![id]).key("ann")));
+    let entered = runtime.enter();
+    let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        .on_exhausted(keylane::OnExhausted::Halt)
+        .spawn(|_: RawMessage| std::future::pending::<Result<(), String>>())
+        .unwrap();
+    let intake = orders.consume(server.source()).unwrap();
+    let console = Console::builder().dispatcher("orders", &orders);
+    let console = console.build().unwrap();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move { console.serve(listener).await });
+    drop(entered);
+    let browser = Browser::start();
+    browser.open(&format!("http://{address}/#lanes"));
+    browser.until("document.querySelector('#rows a')?.textContent == 'ann'");
+    browser.click("#rows a");
+    browser.until("document.querySelectorAll('#messages li').length == 3");
+    let says = browser.run("return document.getElementById('messages').textContent");
+    let says = says.as_str().unwrap();
+    assert_eq!(says.matches(", at ").count(), 3, "{says}");
+    assert!(!says.contains("holds back"), "{says}");
+    drop(intake);
 }
 
 #[test]
