@@ -135,10 +135,10 @@ class Refused extends Error {
   }
 }
 
-async function ask(path, body) {
+async function ask(path, body, method) {
   const request = { cache: "no-store", signal: AbortSignal.timeout(10000) };
   if (body !== undefined) {
-    request.method = "POST";
+    request.method = method ?? "POST";
     request.headers = { "content-type": "application/json", "x-keylane-console": "1" };
     request.body = JSON.stringify(body);
   }
@@ -230,6 +230,9 @@ function lost(error) {
 }
 
 function signIn() {
+  stop();
+  about = null;
+  at("sign-out").hidden = true;
   status("", "not signed in");
   show("sign-in");
   at("token").focus();
@@ -246,6 +249,7 @@ function go() {
   if (!about || document.hidden) {
     return;
   }
+  at("sign-out").hidden = !about.has_token;
   const { view, dispatcher, store, id } = place();
   show(view);
   notice("");
@@ -1081,6 +1085,11 @@ at("purge-all").onclick = () => actOnLetters("purge_letters", { filter: letters.
 at("redrive-one").onclick = () => actOnLetters("redrive_letters", { ids: [letter.id] }, at("letter-acted"));
 at("purge-one").onclick = () => actOnLetters("purge_letters", { ids: [letter.id] }, at("letter-acted"));
 at("job-stop").onclick = async () => {
+  const text = make("span", "name");
+  write(text, "The job over the letters of " + letters.store + ". What it has done stays done.");
+  if (!(await asked("Stop", [text]))) {
+    return;
+  }
   try {
     await ask("letters/stop", { name: letters.store });
   } catch (error) {
@@ -1103,6 +1112,15 @@ at("sign-in-form").onsubmit = async (event) => {
     start();
   } catch (error) {
     notice("Not signed in: " + error.message);
+  }
+};
+at("sign-out").onclick = async () => {
+  try {
+    await ask("session", {}, "DELETE");
+    // What was shown is not for the one who sits here next.
+    location.reload();
+  } catch (error) {
+    notice("Not signed out: " + error.message);
   }
 };
 window.addEventListener("hashchange", () => {

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod who;
+
 mod key;
 pub use key::ConsoleKey;
 

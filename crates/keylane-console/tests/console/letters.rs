@@ -294,6 +294,10 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     browser.until("document.getElementById('job-stop').checkVisibility()");
     browser.until("document.getElementById('redrive-all').disabled");
     look(&browser, 400, "job");
+    // A stop asks, and is not confirmed.
+    browser.click("#job-stop");
+    browser.until("document.getElementById('ask-title').textContent == 'Stop?'");
+    browser.click("#ask button[value=no]");
     gate.open();
     browser.until("document.getElementById('job').textContent.includes('is done: 60 of 120')");
     browser.until("document.querySelectorAll('#letter-rows > li').length == 0");

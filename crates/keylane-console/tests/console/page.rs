@@ -292,4 +292,20 @@ fn a_token_is_asked_for_and_opens_the_page() {
         "no script reads it"
     );
     assert_eq!(browser.run("return location.search"), "");
+    // Signed out, it shows nothing, and its feed does not go on.
+    for width in [400, 1_280] {
+        look(&browser, width, "signed-in");
+    }
+    browser.click("#sign-out");
+    browser.until("document.getElementById('sign-in').checkVisibility()");
+    assert_eq!(
+        browser.run("return document.getElementById('dispatchers').childElementCount"),
+        0
+    );
+    assert_eq!(
+        browser.run("return document.getElementById('sign-out').hidden"),
+        true
+    );
+    sign_in("a token of many bytes");
+    browser.until("document.querySelectorAll('#dispatchers article').length == 1");
 }
