@@ -1,6 +1,6 @@
 //! One dispatcher of any types, as the console needs it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,14 +19,15 @@ use crate::summary::Summary;
 use crate::times::{Percentiles, Window};
 use crate::view::View;
 
-/// How many lanes are asked for by each measure. The oldest are more: those that fail, or that are
-/// halted or paused, are found among them.
+/// How many lanes are asked for by each measure. The oldest are more: those that fail are found among
+/// them.
 const BY_AGE: usize = 160;
 const BY_DEPTH: usize = 50;
 const BY_BUSY: usize = 30;
 
-/// Most paused lanes.
+/// Most paused lanes, and most halted ones, that are not among those.
 const PAUSED: usize = 60;
+const HALTED: usize = 60;
 
 /// Lanes looked at before others may run.
 const BATCH: usize = 32;
@@ -45,7 +46,7 @@ pub(crate) trait Target: Send + Sync {
     /// Nothing is measured any more.
     fn rest(&self);
 
-    /// The hottest, the oldest, the busiest and the paused lanes. No walk over all lanes.
+    /// The hottest, the oldest, the busiest, the halted and the paused lanes. No walk over all lanes.
     async fn lanes(&self) -> Vec<Row>;
 
     /// The lane of a key; `None` if the text is no key.
@@ -206,9 +207,13 @@ where
             }
             rows.extend(self.hot_row(hot));
         }
-        for key in self.dispatcher.paused(PAUSED).await {
-            if !found.contains_key(&key) {
+        let mut stopped = self.dispatcher.halted(HALTED).await;
+        stopped.extend(self.dispatcher.paused(PAUSED).await);
+        let mut listed: HashSet<K> = found.into_keys().collect();
+        for key in stopped {
+            if !listed.contains(&key) {
                 rows.push(self.row(&key, self.dispatcher.inspect(&key)));
+                listed.insert(key);
             }
         }
         rows.sort_unstable_by(|a, b| (b.age_ms, &a.id).cmp(&(a.age_ms, &b.id)));
