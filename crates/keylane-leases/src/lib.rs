@@ -53,6 +53,9 @@ pub use leases::Leases;
 mod lease;
 pub use lease::Lease;
 
+mod watch;
+pub use watch::{HeldLease, LeaseStats, LeaseWatch};
+
 mod lanes;
 pub use lanes::Lanes;
 

@@ -15,6 +15,7 @@ use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table, pause};
 use crate::turns::Turns;
 use crate::validity::{ValiditySender, ValidityWatch};
+use crate::watch::HeldLease;
 
 pub(crate) struct Shared {
     pub(crate) owner: Owner,
@@ -215,6 +216,10 @@ impl Shared {
     /// Returns whether leases are granted no more.
     pub(crate) fn is_closed(&self) -> bool {
         self.state().stage == Stage::Closed
+    }
+
+    pub(crate) fn held(&self, most: usize, now: Instant) -> Vec<HeldLease> {
+        self.state().table.first_to_end(most, now)
     }
 
     /// Returns what is counted.
