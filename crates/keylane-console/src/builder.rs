@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use keylane::Dispatcher;
 use keylane::consume::{Intake, IntakeWatch};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Rules;
@@ -54,11 +54,15 @@ pub struct Builder {
     parts: Vec<(String, Parts)>,
     letters: Vec<(String, Arc<dyn LetterStore>)>,
     leaders: Vec<(String, Watching)>,
+    leases: Vec<(String, LeaseWatching)>,
     token: Option<String>,
     hosts: Vec<String>,
     allowed: Vec<Action>,
     without_token: bool,
 }
+
+/// Shows the leases of one kind.
+type LeaseWatching = Box<dyn Fn() -> Value + Send + Sync>;
 
 /// Why a console cannot be built.
 #[non_exhaustive]
@@ -147,6 +151,15 @@ impl Builder {
         self
     }
 
+    /// Shows the partitions of an intake of Kafka, by the control of its source.
+    #[cfg(feature = "kafka")]
+    pub fn partitions(self, intake: &str, control: keylane_kafka::Control) -> Self {
+        self.parts(intake, move || {
+            let partitions = control.partitions().into_iter();
+            partitions.map(SourcePart::from).collect()
+        })
+    }
+
     /// Shows dead letters under a name.
     pub fn letters(mut self, name: &str, store: impl LetterStore) -> Self {
         self.letters.push((name.to_owned(), Arc::new(store)));
@@ -175,6 +188,16 @@ impl Builder {
                 is_leaving: leader.is_leaving,
             })
         })
+    }
+
+    /// Shows the leases of this process: how many it holds, waits for and has lost, and the 50 that end
+    /// first, also those whose keys have no messages. The console does not keep them open.
+    #[cfg(feature = "leases")]
+    pub fn leases(mut self, name: &str, leases: &keylane_leases::Leases) -> Self {
+        let (watch, shown) = (leases.watch(), name.to_owned());
+        let look = move || json!(crate::leases::LeasesRow::of(&shown, &watch));
+        self.leases.push((name.to_owned(), Box::new(look)));
+        self
     }
 
     /// Asks each viewer for this token, of at least 16 bytes. It is posted once, and a cookie
@@ -231,6 +254,7 @@ impl Builder {
             intakes: self.intakes,
             parts: self.parts.into_iter().collect(),
             leaders: self.leaders,
+            leases: self.leases,
             shelves: Arc::clone(&shelves),
             began: Instant::now(),
         };
@@ -268,6 +292,7 @@ impl Builder {
         unique(self.intakes.iter().map(|(name, _)| &**name))?;
         unique(self.letters.iter().map(|(name, _)| &**name))?;
         unique(self.leaders.iter().map(|(name, _)| &**name))?;
+        unique(self.leases.iter().map(|(name, _)| &**name))?;
         unique(self.parts.iter().map(|(name, _)| &**name))?;
         let shown = |name: &str| self.intakes.iter().any(|(intake, _)| intake == name);
         match self.parts.iter().find(|(name, _)| !shown(name)) {
@@ -312,6 +337,7 @@ struct Seen {
     intakes: Vec<(String, IntakeWatch)>,
     parts: HashMap<String, Parts>,
     leaders: Vec<(String, Watching)>,
+    leases: Vec<(String, LeaseWatching)>,
     shelves: Arc<[Arc<Shelf>]>,
     began: Instant,
 }
@@ -328,6 +354,7 @@ impl Seen {
         let leaders: Vec<_> = leaders
             .map(|(name, leader)| LeaderRow::of(name, shielded(leader).flatten()))
             .collect();
+        let leases: Vec<_> = self.leases.iter().map(|(_, look)| look()).collect();
         let letters = self.shelves.iter();
         let letters: Vec<_> = letters
             .map(|shelf| json!({ "name": shelf.name, "job": shelf.job() }))
@@ -339,6 +366,7 @@ impl Seen {
             "dispatchers": dispatchers,
             "intakes": intakes,
             "leaders": leaders,
+            "leases": leases,
             "letters": letters,
         });
         Look {

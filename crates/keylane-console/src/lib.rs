@@ -21,6 +21,9 @@ pub use parts::SourcePart;
 mod leaders;
 pub use leaders::Leader;
 
+#[cfg(feature = "leases")]
+mod leases;
+
 mod letters;
 pub use letters::{LetterStore, StoredLetter};
 

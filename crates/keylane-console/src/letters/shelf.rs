@@ -55,6 +55,8 @@ pub(crate) struct Page {
     pub(crate) letters: Vec<LetterRow>,
     /// The id behind which the next page begins; `None` if there is none.
     pub(crate) next: Option<String>,
+    /// How many letters were looked at for it.
+    pub(crate) looked_at: usize,
 }
 
 /// One store, and its job.
@@ -93,6 +95,7 @@ impl Shelf {
                     return Ok(Page {
                         letters,
                         next: after,
+                        looked_at,
                     });
                 }
                 looked_at += 1;
@@ -105,12 +108,14 @@ impl Shelf {
                 return Ok(Page {
                     letters,
                     next: None,
+                    looked_at,
                 });
             }
             if looked_at >= LOOKED_AT {
                 return Ok(Page {
                     letters,
                     next: after,
+                    looked_at,
                 });
             }
         }

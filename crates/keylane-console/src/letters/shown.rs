@@ -10,7 +10,7 @@ use super::store::StoredLetter;
 use crate::key::ConsoleKey;
 use crate::rows::{cut, ms};
 
-/// Most characters of an error, and most headers.
+/// Most characters of an error, and most headers. What is longer is cut, and its length is said.
 const MOST_ERROR: usize = 4_096;
 const MOST_HEADERS: usize = 64;
 
@@ -23,13 +23,19 @@ pub(crate) const ALONE: usize = 64 << 10;
 pub(crate) struct LetterRow {
     pub(crate) id: String,
     pub(crate) key: Option<String>,
+    pub(crate) key_chars: Option<usize>,
     pub(crate) attempts: u32,
     pub(crate) cause: String,
     pub(crate) error: String,
+    pub(crate) error_chars: usize,
     /// Milliseconds since 1970.
     pub(crate) at_ms: Option<u64>,
     pub(crate) payload: Payload,
     pub(crate) headers: Vec<(String, String)>,
+    /// The number of characters of each name and each value.
+    pub(crate) header_chars: Vec<(usize, usize)>,
+    /// Headers that are not in the list.
+    pub(crate) more_headers: usize,
 }
 
 /// Bytes as a page shows them.
@@ -41,23 +47,36 @@ pub(crate) struct Payload {
     pub(crate) form: &'static str,
     /// The first bytes.
     pub(crate) shown: String,
+    /// How many these are.
+    pub(crate) shown_bytes: usize,
 }
 
 impl LetterRow {
     pub(crate) fn of(letter: &StoredLetter, most: usize) -> Self {
+        let key = letter.key.as_ref().map(ConsoleKey::to_text);
         let headers = letter.headers.iter().take(MOST_HEADERS);
+        let headers = headers.map(|(name, value)| (name, value.to_text()));
+        let headers: Vec<_> = headers.collect();
         let since = letter.at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
         Self {
             id: letter.id.clone(),
-            key: letter.key.as_ref().map(key_text),
+            key_chars: key.as_deref().map(chars),
+            key: key.as_deref().map(cut),
             attempts: letter.attempts,
             cause: cut(&letter.cause),
             error: letter.error.chars().take(MOST_ERROR).collect(),
+            error_chars: chars(&letter.error),
             at_ms: since.map(ms),
             payload: Payload::of(&letter.payload, most),
-            headers: headers
-                .map(|(name, value)| (cut(name), cut(&value.to_text())))
+            header_chars: headers
+                .iter()
+                .map(|(name, value)| (chars(name), chars(value)))
                 .collect(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (cut(name), cut(value)))
+                .collect(),
+            more_headers: letter.headers.len().saturating_sub(MOST_HEADERS),
         }
     }
 }
@@ -74,6 +93,7 @@ impl Payload {
         Self {
             bytes: bytes.len(),
             form,
+            shown_bytes: first.len(),
             shown,
         }
     }
@@ -110,8 +130,8 @@ fn hex(bytes: &[u8]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn key_text(key: &Bytes) -> String {
-    cut(&key.to_text())
+fn chars(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// Whether a filter chooses a letter: each of its words is in the key, the cause or the error. An
