@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use testkit_browser::{Browser, until};
 use tokio::net::TcpListener;
 
-use crate::page::look;
+use crate::page::{look, look_at_all_widths};
 use crate::served::{Served, Stream, Work};
 
 #[test]
@@ -149,6 +149,20 @@ fn percentiles_are_of_the_last_seconds() {
             "{times}"
         );
     }
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&served.url());
+    for name in ["wait, median", "attempt, median"] {
+        browser.until(&format!(
+            "Array.from(document.querySelectorAll('.tiles > div')).some((it) => \
+             /^{name}[0-9.]+ (µs|ms|s)90 % [0-9.]+ .*, 99 % [0-9.]+ .*, most [0-9.]+ /.test(it.textContent))"
+        ));
+    }
+    browser.until(
+        "Array.from(document.querySelectorAll('.tiles > div')).some((it) => \
+         /^room left(1,000,000|999,[0-9]{3})0 lanes are full$/.test(it.textContent))",
+    );
+    drop(browser);
     load.abort();
     stream.until(|data| data["body"]["dispatchers"][0]["times"]["attempt"] == Value::Null);
 }
@@ -278,7 +292,17 @@ fn leaders_and_the_parts_of_sources_are_shown() {
     let browser = Browser::start();
     browser.resize(1_280, 900);
     browser.open(&format!("http://{address}/#sources"));
-    browser.until("document.querySelectorAll('.lags li').length == 3");
+    browser.until("document.querySelectorAll('.lags tbody tr').length == 3");
+    let names = || {
+        let script = "return Array.from(document.querySelectorAll('.lags tbody .name'), (it) => it.textContent)";
+        browser.run(script)
+    };
+    assert_eq!(names(), json!(["orders/2", "orders/1", "orders/0"]));
+    browser.click(".lags button[data-by=lag]");
+    assert_eq!(names(), json!(["orders/1", "orders/0", "orders/2"]));
+    browser.click(".lags button[data-by=name]");
+    assert_eq!(names(), json!(["orders/0", "orders/1", "orders/2"]));
+    crate::page::is_named(&browser);
     browser.until("document.querySelector('.lags .trouble').textContent == '<b>no leader</b>'");
     for width in [400, 1_280] {
         look(&browser, width, "parts");
@@ -286,7 +310,6 @@ fn leaders_and_the_parts_of_sources_are_shown() {
     browser.click("#nav a[href='#leaders']");
     browser.until("document.querySelectorAll('#elections article').length == 3");
     browser.until("document.querySelector('#elections').textContent.includes('<i>host-1</i>')");
-    for width in [400, 1_280] {
-        look(&browser, width, "leaders");
-    }
+    crate::page::is_named(&browser);
+    look_at_all_widths(&browser, "leaders");
 }
