@@ -42,10 +42,10 @@ const SHORTEST_TOKEN: usize = 16;
 /// # Proxies on this machine
 ///
 /// A proxy on this machine, such as nginx in front of your service, asks from this machine. If it
-/// adds no header and asks for `127.0.0.1`, as `proxy_pass http://127.0.0.1:3000` alone does, what it
-/// forwards cannot be told from a program of this machine. So without a token **all whom the proxy
-/// serves may read** what the console shows, unless the proxy keeps its path to itself. To act they
-/// need the token. The README has the lines for nginx.
+/// adds no header and asks for `127.0.0.1`, as `proxy_pass http://127.0.0.1:3000` alone does, what
+/// it forwards cannot be told from a program of this machine. So without a token **all whom the
+/// proxy serves may read** what the console shows, unless the proxy keeps its path to itself. To
+/// act they need the token. The README has the lines for nginx.
 #[must_use = "`build` makes the console"]
 #[derive(Default)]
 pub struct Builder {
@@ -190,8 +190,8 @@ impl Builder {
         })
     }
 
-    /// Shows the leases of this process: how many it holds, waits for and has lost, and the 50 that end
-    /// first, also those whose keys have no messages. The console does not keep them open.
+    /// Shows the leases of this process: how many it holds, waits for and has lost, and the 50 that
+    /// end first, also those whose keys have no messages. The console does not keep them open.
     #[cfg(feature = "leases")]
     pub fn leases(mut self, name: &str, leases: &keylane_leases::Leases) -> Self {
         let (watch, shown) = (leases.watch(), name.to_owned());
@@ -217,15 +217,16 @@ impl Builder {
         self
     }
 
-    /// Allows these actions, to those who have posted the [`token`](Self::token). Each one, done or refused, is in the log as a warning, target
-    /// `keylane_console`, with the action, the dispatcher, the key, the session and the peer.
+    /// Allows these actions, to those who have posted the [`token`](Self::token). Each one, done or
+    /// refused, is in the log as a warning, target `keylane_console`, with the action, the
+    /// dispatcher, the key, the session and the peer.
     pub fn allow(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
         self.allowed.extend(actions);
         self
     }
 
-    /// Lets each program and user of this machine act without a token: for a machine of your own, on
-    /// which no proxy leads to the service. See [Proxies on this
+    /// Lets each program and user of this machine act without a token: for a machine of your own,
+    /// on which no proxy leads to the service. See [Proxies on this
     /// machine](Self#proxies-on-this-machine).
     pub fn without_token(mut self) -> Self {
         self.without_token = true;

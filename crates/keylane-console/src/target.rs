@@ -19,8 +19,8 @@ use crate::summary::Summary;
 use crate::times::{Percentiles, Window};
 use crate::view::View;
 
-/// How many lanes are asked for by each measure. The oldest are more: those that fail are found among
-/// them.
+/// How many lanes are asked for by each measure. The oldest are more: those that fail are found
+/// among them.
 const BY_AGE: usize = 160;
 const BY_DEPTH: usize = 50;
 const BY_BUSY: usize = 30;
@@ -46,7 +46,8 @@ pub(crate) trait Target: Send + Sync {
     /// Nothing is measured any more.
     fn rest(&self);
 
-    /// The hottest, the oldest, the busiest, the halted and the paused lanes. No walk over all lanes.
+    /// The hottest, the oldest, the busiest, the halted and the paused lanes. No walk over all
+    /// lanes.
     async fn lanes(&self) -> Vec<Row>;
 
     /// The lane of a key; `None` if the text is no key.

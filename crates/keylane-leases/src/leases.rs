@@ -204,7 +204,8 @@ impl Leases {
         &self.handle.shared.owner
     }
 
-    /// Returns a handle that shows what is held and what was lost, and does not keep the leases open.
+    /// Returns a handle that shows what is held and what was lost, and does not keep the leases
+    /// open.
     pub fn watch(&self) -> LeaseWatch {
         LeaseWatch(Arc::clone(&self.handle.shared))
     }

@@ -54,7 +54,10 @@ mod lease;
 pub use lease::Lease;
 
 mod watch;
-pub use watch::{HeldLease, LeaseStats, LeaseWatch};
+pub use watch::LeaseWatch;
+
+mod counts;
+pub use counts::{HeldLease, LeaseStats};
 
 mod lanes;
 pub use lanes::Lanes;
@@ -80,7 +83,6 @@ pub mod conformance;
 mod metrics;
 pub use metrics::published_metrics;
 
-mod counts;
 mod keeper;
 mod owner;
 mod shared;

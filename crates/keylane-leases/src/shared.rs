@@ -9,13 +9,12 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use crate::counts::LeaseCounts;
+use crate::counts::{HeldLease, LeaseCounts};
 use crate::error::{AcquireError, LeaseLost, StoreError};
 use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table, pause};
 use crate::turns::Turns;
 use crate::validity::{ValiditySender, ValidityWatch};
-use crate::watch::HeldLease;
 
 pub(crate) struct Shared {
     pub(crate) owner: Owner,

@@ -28,8 +28,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::counts::HeldLease;
 use crate::store::{Claim, Token};
-use crate::watch::HeldLease;
 
 /// Returns when a lease ends for its holder, if the call that granted or renewed it was sent then.
 pub fn ends_at(sent: Instant, ttl: Duration) -> Instant {

@@ -2,16 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::counts::{HeldLease, LeaseStats};
 use crate::shared::Shared;
-use crate::store::{Owner, Token};
+use crate::store::Owner;
 
-/// A handle to watch [`Leases`](crate::Leases). It does not keep them open. A clone watches the same
-/// ones. See [`Leases::watch`](crate::Leases::watch).
+/// A handle to watch [`Leases`](crate::Leases). It does not keep them open. A clone watches the
+/// same ones. See [`Leases::watch`](crate::Leases::watch).
 #[derive(Clone)]
 pub struct LeaseWatch(pub(crate) Arc<Shared>);
 
@@ -38,7 +37,8 @@ impl LeaseWatch {
     }
 
     /// Returns up to `most` leases that are held, the one that ends first first: with a store that
-    /// answers, the one whose renewal is the oldest. It does not ask the store, nor walk all leases.
+    /// answers, the one whose renewal is the oldest. It does not ask the store, nor walk all
+    /// leases.
     pub fn held(&self, most: usize) -> Vec<HeldLease> {
         self.0.held(most, Instant::now())
     }
@@ -50,42 +50,4 @@ impl fmt::Debug for LeaseWatch {
             .field("owner", self.owner())
             .finish_non_exhaustive()
     }
-}
-
-/// What is counted of leases: gauges, and counters since they were opened.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeaseStats {
-    /// Leases that this process holds or asks for.
-    pub held: u64,
-    /// Further leases that it may hold or ask for.
-    pub room: u64,
-    /// Keys that another holder has, and for which callers of this process wait.
-    pub waiting: u64,
-    /// Leases that the store has granted.
-    pub granted: u64,
-    /// Requests for leases that another process had.
-    pub taken: u64,
-    /// Leases that were lost because they ran out.
-    pub ran_out: u64,
-    /// Leases that were lost because another process has them.
-    pub taken_over: u64,
-    /// Calls to the store that failed.
-    pub failed_calls: u64,
-    /// Whether they are closed.
-    pub is_closed: bool,
-}
-
-/// A lease that this process holds.
-#[non_exhaustive]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldLease {
-    /// The key.
-    pub key: Bytes,
-    /// The fencing token.
-    pub token: Token,
-    /// Its time to live at the store.
-    pub ttl: Duration,
-    /// For how long this process still holds it, unless it is renewed.
-    pub remaining: Duration,
 }

@@ -169,7 +169,8 @@ fn of_a_hundred_thousand_lanes_the_worst_are_listed_and_any_is_found() {
 #[test]
 fn a_young_halted_lane_is_listed_beside_a_hundred_thousand_others() {
     let served = plain();
-    // More that are older than the oldest that are listed; none of them stays with a runner for good.
+    // More that are older than the oldest that are listed; none of them stays with a runner for
+    // good.
     for n in 0..200 {
         served.send(format!("older-{n}"), Work::Waits);
     }

@@ -57,8 +57,8 @@ fn a_lane_shows_its_messages_and_its_failed_attempts() {
     }
 }
 
-/// Which position the frontier is at is not known here: a message far above it says no more than where
-/// it is.
+/// Which position the frontier is at is not known here: a message far above it says no more than
+/// where it is.
 #[test]
 fn a_message_of_a_source_says_its_position() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -62,9 +62,9 @@ where
         self.engine.table.stopped(most, Stop::Paused).await
     }
 
-    /// Returns keys whose first message is halted, up to `most`, the one that was halted last first.
-    /// Of more than 1,024 those that were halted first are missed; the old ones among them are in
-    /// [`hottest`](Self::hottest).
+    /// Returns keys whose first message is halted, up to `most`, the one that was halted last
+    /// first. Of more than 1,024 those that were halted first are missed; the old ones among them
+    /// are in [`hottest`](Self::hottest).
     ///
     /// # Cancel safety
     ///

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 /// Most candidates.
 const MOST: usize = 1_024;
 
-/// The lanes that were paused last, or that halted last. A lane that goes on stays a candidate until a query looks.
+/// The lanes that were paused last, or that halted last. A lane that goes on stays a candidate
+/// until a query looks.
 #[derive(Debug, Default)]
 pub(super) struct Stopped(VecDeque<u64>);
 
