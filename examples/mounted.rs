@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use keylane_console::{Action, Console};
 use tokio::net::TcpListener;
 
-/// What an operator may do. Nothing that loses an order.
+/// What an operator may do. Nothing that loses an order. No token: no proxy leads to the port.
 pub(crate) const ALLOWED: [Action; 3] = [Action::Pause, Action::Resume, Action::RetryNow];
 
 /// Serves it for as long as the process runs. Returns where.

@@ -77,14 +77,12 @@ impl Member {
 
     /// A console of its lanes and of its partitions.
     pub(crate) fn console(&self) -> Result<Console, Failure> {
-        let control = self.control.clone();
         let console = Console::builder()
             .dispatcher("orders", &self.lanes)
             .intake("kafka", &self.intake)
-            .parts("kafka", move || {
-                control.partitions().into_iter().map(part).collect()
-            })
-            .allow(mounted::ALLOWED);
+            .partitions("kafka", self.control.clone())
+            .allow(mounted::ALLOWED)
+            .without_token();
         Ok(console.build()?)
     }
 
@@ -127,20 +125,5 @@ impl Member {
         let report = self.intake.stop().within(STOP_WITHIN).await;
         self.lanes.drain().await;
         report
-    }
-}
-
-/// A partition on the console.
-fn part(partition: PartitionStatus) -> SourcePart {
-    SourcePart {
-        name: format!("{}/{}", partition.topic, partition.partition),
-        frontier: Some(partition.position),
-        lag: partition
-            .log_end
-            .map(|end| end.saturating_sub(partition.position)),
-        held: partition.open as u64,
-        beyond: partition.beyond,
-        is_paused: partition.is_paused,
-        trouble: partition.failure.map(|failure| failure.why),
     }
 }

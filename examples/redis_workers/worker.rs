@@ -108,7 +108,8 @@ pub(crate) async fn work() -> Result<(), Failure> {
         .dispatcher(STREAM, &stream.dispatcher)
         .intake(LIST, &list.intake)
         .intake(STREAM, &stream.intake)
-        .allow(mounted::ALLOWED);
+        .allow(mounted::ALLOWED)
+        .without_token();
     say(&Word::Ready(mounted::serve(console.build()?).await?))?;
     let mut beat = interval(BEAT);
     loop {

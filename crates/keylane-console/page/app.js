@@ -80,6 +80,26 @@ function time(ms) {
   return minutes < 120 ? Math.floor(minutes) + " min" : Math.floor(minutes / 60) + " h";
 }
 
+// Indents JSON. Its strings, numbers and names stay as they are, and so does a name that comes twice:
+// parsed, a number of 64 bits would become another one.
+function indented(json) {
+  const pieces = [];
+  let depth = 0;
+  let before = "";
+  const line = () => pieces.push("\n" + "  ".repeat(Math.min(depth, 64)));
+  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+/g)) {
+    const isEnd = token === "}" || token === "]";
+    depth -= isEnd ? 1 : 0;
+    if (isEnd ? before !== "{" && before !== "[" : ["{", "[", ","].includes(before)) {
+      line();
+    }
+    depth += token === "{" || token === "[" ? 1 : 0;
+    pieces.push(token === ":" ? ": " : token);
+    before = token;
+  }
+  return pieces.join("");
+}
+
 // Makes a list show these items. A row stays the same element while its item is there, so that a
 // click, and the focus, stay where they are.
 function rows(list, items, keyOf, build) {
@@ -116,10 +136,10 @@ class Refused extends Error {
   }
 }
 
-async function ask(path, body) {
+async function ask(path, body, method) {
   const request = { cache: "no-store", signal: AbortSignal.timeout(10000) };
   if (body !== undefined) {
-    request.method = "POST";
+    request.method = method ?? "POST";
     request.headers = { "content-type": "application/json", "x-keylane-console": "1" };
     request.body = JSON.stringify(body);
   }
@@ -211,6 +231,9 @@ function lost(error) {
 }
 
 function signIn() {
+  stop();
+  about = null;
+  at("sign-out").hidden = true;
   status("", "not signed in");
   show("sign-in");
   at("token").focus();
@@ -227,6 +250,7 @@ function go() {
   if (!about || document.hidden) {
     return;
   }
+  at("sign-out").hidden = !about.has_token;
   const { view, dispatcher, store, id } = place();
   show(view);
   notice("");
@@ -384,7 +408,9 @@ function showFeed(body) {
   const indexed = body.dispatchers.map((it, index) => ({ ...it, index }));
   rows(at("dispatchers"), indexed, (it) => it.name, dispatcherCard);
   rows(at("intakes"), body.intakes, (it) => it.name, intakeCard);
+  rows(at("leases"), body.leases, (it) => it.name, leasesCard);
   rows(at("elections"), body.leaders, (it) => it.name, leaderCard);
+  at("leaders").querySelector(".none").hidden = body.leaders.length + body.leases.length > 0;
   showJob(body.letters.find((it) => it.name === place().store)?.job ?? null);
   draw();
   status("live", "up for " + time(body.up_ms));
@@ -400,8 +426,7 @@ function intakeCard() {
   const error = make("p", "why");
   const hold = holdBar();
   const parts = make("ul", "parts");
-  const lags = make("ul", "lags");
-  lags.setAttribute("aria-label", "Parts, those in trouble first, then by their lag");
+  const lags = partsTable();
   const card = make("article", "card", make("div", "head", name, state), make("dl", "tiles", ...tiles), hold, error, parts, lags);
   card.show = (it) => {
     write(name, it.name);
@@ -428,12 +453,7 @@ function intakeCard() {
       failed.push(make("li", "", "and " + number(it.more_parts) + " more parts"));
     }
     parts.replaceChildren(...failed);
-    const most = Math.max(1, ...it.parts.map((part) => part.lag ?? 0));
-    const shown = it.parts.map((part) => lagRow(part, most));
-    if (it.other_parts > 0) {
-      shown.push(make("li", "", "and " + number(it.other_parts) + " more parts"));
-    }
-    lags.replaceChildren(...shown);
+    lags.show(it);
   };
   return card;
 }
@@ -459,30 +479,76 @@ function holdBar() {
   return box;
 }
 
-function lagRow(part, most) {
+// The parts of a source. As they come, those in trouble are first, and then the lag decides.
+const PART_HEADS = { name: "Part", lag: "Lag", held: "Held", beyond: "Settled above", frontier: "Frontier" };
+
+function partsTable() {
+  let by = "";
+  let last = null;
+  const heads = Object.entries(PART_HEADS).map(([field, text]) => {
+    const button = make("button", "", text);
+    button.type = "button";
+    button.dataset.by = field;
+    button.onclick = () => {
+      by = by === field ? "" : field;
+      table.show(last);
+    };
+    return button;
+  });
+  const caption = make("caption", "");
+  const [table, body] = tableOf(caption, heads);
+  table.classList.add("lags");
+  table.show = (it) => {
+    last = it;
+    table.hidden = it.parts.length === 0;
+    for (const button of heads) {
+      const isBy = button.dataset.by === by;
+      button.closest("th").toggleAttribute("aria-sort", isBy);
+      if (isBy) {
+        button.closest("th").setAttribute("aria-sort", by === "name" ? "ascending" : "descending");
+      }
+    }
+    const parts = [...it.parts];
+    if (by === "name") {
+      parts.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+    } else if (by !== "") {
+      parts.sort((a, b) => (b[by] ?? -1) - (a[by] ?? -1));
+    }
+    const more = it.other_parts > 0 ? ", and " + number(it.other_parts) + " more" : "";
+    put(caption, number(parts.length) + (parts.length === 1 ? " part" : " parts") + more + (by === "" ? ": those in trouble first, then by their lag" : ""));
+    const most = Math.max(1, ...parts.map((part) => part.lag ?? 0));
+    body.replaceChildren(...parts.map((part) => partRow(part, most)));
+  };
+  return table;
+}
+
+function partRow(part, most) {
   const name = make("span", "name");
   write(name, part.name);
-  const facts = [
-    part.lag === null ? "lag unknown" : "lag " + number(part.lag),
-    number(part.held) + " held",
-    number(part.beyond) + " settled above the frontier",
-  ];
-  if (part.frontier !== null) {
-    facts.push("frontier " + number(part.frontier));
-  }
+  const first = cell("", "", name);
   if (part.is_paused) {
-    facts.push("paused");
+    first.append(" ", make("span", "state warn", "paused"));
+  }
+  if (part.trouble !== null) {
+    const trouble = make("div", "trouble");
+    write(trouble, part.trouble);
+    first.append(trouble);
   }
   const fill = make("i", "");
   fill.style.width = (100 * (part.lag ?? 0)) / most + "%";
   const bar = make("div", "bar", fill);
   bar.setAttribute("aria-hidden", "true");
-  const row = make("li", "", name, " ", make("span", "soft", facts.join(", ")), bar);
-  if (part.trouble !== null) {
-    const trouble = make("div", "trouble");
-    write(trouble, part.trouble);
-    row.append(trouble);
-  }
+  const figure = (value) => (value === null ? "–" : number(value));
+  const row = make(
+    "tr",
+    "",
+    first,
+    cell("", "lag", part.lag === null ? "unknown" : number(part.lag), bar),
+    cell("", "held", figure(part.held)),
+    cell("", "settled above", figure(part.beyond)),
+    cell("", "frontier", figure(part.frontier)),
+  );
+  row.setAttribute("role", "row");
   return row;
 }
 
@@ -504,6 +570,60 @@ function leaderCard() {
     put(token, it.token ?? "–");
   };
   return card;
+}
+
+// A table with these heads, as screen readers and narrow views need it.
+function tableOf(caption, heads) {
+  const head = make("tr", "", ...heads.map((it) => columnHead(it)));
+  head.setAttribute("role", "row");
+  const thead = make("thead", "", head);
+  const body = make("tbody", "");
+  const table = make("table", "", caption, thead, body);
+  table.setAttribute("role", "table");
+  for (const group of [thead, body]) {
+    group.setAttribute("role", "rowgroup");
+  }
+  return [table, body];
+}
+
+function columnHead(content) {
+  const head = make("th", "", content);
+  head.scope = "col";
+  head.setAttribute("role", "columnheader");
+  return head;
+}
+
+function leasesCard() {
+  const name = make("h3", "name");
+  const state = make("span", "state warn", "closed");
+  const owner = make("p", "soft");
+  const names = ["held or asked for", "room left", "waited for", "granted", "taken elsewhere", "lost", "failed calls"];
+  const tiles = names.map(tile);
+  const caption = make("caption", "");
+  const [table, body] = tableOf(caption, ["Key", "Token", "Time to live", "Ends, if not renewed"]);
+  const card = make("article", "card", make("div", "head", name, state), owner, make("dl", "tiles", ...tiles), table);
+  card.show = (it) => {
+    write(name, it.name);
+    state.hidden = !it.is_closed;
+    write(owner, "owner " + it.owner);
+    const lost = it.ran_out + it.taken_over;
+    const values = [it.held, it.room, it.waiting, it.granted, it.taken, lost, it.failed_calls];
+    values.forEach((value, index) => {
+      const note = index === 5 && lost > 0 ? number(it.ran_out) + " ran out, " + number(it.taken_over) + " taken over" : "";
+      tiles[index].set(number(value), note, index > 4 && value > 0);
+    });
+    put(caption, it.leases.length === 0 ? "No lease is held." : number(it.leases.length) + " of " + number(it.held) + ", those that end first");
+    body.replaceChildren(...it.leases.map(leaseRow));
+  };
+  return card;
+}
+
+function leaseRow(it) {
+  const key = make("span", "name");
+  write(key, it.key, it.key_chars);
+  const row = make("tr", "", cell("", "", key), cell("", "token", it.token), cell("", "time to live", time(it.ttl_ms)), cell("", "ends in", time(it.left_ms)));
+  row.setAttribute("role", "row");
+  return row;
 }
 
 // ---- dead letters
@@ -546,6 +666,8 @@ async function loadLetters(after) {
       return;
     }
     letters.next = page.next;
+    const isPart = page.next !== null && page.letters.length === 0;
+    put(at("letters-none"), isPart ? "Looked at " + number(page.looked_at) + " letters, and the filter chooses none of them: go on with the next page." : "No letter to show.");
     rows(at("letter-rows"), page.letters, (it) => it.id, letterCard);
     at("letters-next").hidden = page.next === null;
   } catch (error) {
@@ -571,14 +693,19 @@ function letterCard() {
   const payload = make("p", "why");
   const card = make("li", "card", make("div", "head", link, state, facts), error, payload);
   card.show = (it) => {
-    write(link, it.key ?? "(no key)");
+    write(link, it.key ?? "(no key)", it.key_chars ?? undefined);
     link.href = address("letter", letters.store, it.id);
     put(state, it.cause);
-    put(facts, [attempts(it.attempts), letterWhen(it)].filter(Boolean).join(", "));
-    write(error, it.error);
+    put(facts, [attempts(it.attempts), letterWhen(it), cutBytes(it.payload)].filter(Boolean).join(", "));
+    write(error, it.error, it.error_chars);
     write(payload, it.payload.shown);
   };
   return card;
+}
+
+// Says how much of a payload is not shown.
+function cutBytes(payload) {
+  return payload.shown_bytes < payload.bytes ? "the first " + number(payload.shown_bytes) + " of " + number(payload.bytes) + " bytes" : "";
 }
 
 async function openLetter(store, id) {
@@ -601,7 +728,7 @@ async function openLetter(store, id) {
 }
 
 function showLetter(it) {
-  write(at("letter-key"), it.key ?? "(no key)");
+  write(at("letter-key"), it.key ?? "(no key)", it.key_chars ?? undefined);
   const cause = make("span", "state bad", it.cause);
   const payload = it.payload;
   at("letter-facts").replaceChildren(
@@ -612,10 +739,9 @@ function showLetter(it) {
     fact("since", letterWhen(it) || "–"),
     fact("bytes", number(payload.bytes)),
   );
-  write(at("letter-error"), it.error);
-  put(at("letter-form-name"), payload.form);
-  const isJson = payload.form === "json";
-  const text = isJson ? JSON.stringify(JSON.parse(payload.shown), null, 2) : payload.shown;
+  write(at("letter-error"), it.error, it.error_chars);
+  put(at("letter-form-name"), [payload.form, cutBytes(payload)].filter(Boolean).join(", "));
+  const text = payload.form === "json" ? indented(payload.shown) : payload.shown;
   // Line ends are shown as such here.
   const lines = text.split("\n").flatMap((line, index) => {
     const end = index === 0 ? [] : ["\n"];
@@ -627,12 +753,16 @@ function showLetter(it) {
     return [...end, shown];
   });
   at("letter-payload").replaceChildren(...(text === "" ? ["(empty)"] : lines));
-  const headers = it.headers.map(([name, value]) => {
+  const headers = it.headers.map(([name, value], index) => {
     const [dt, dd] = [make("dt", ""), make("dd", "")];
-    write(dt, name);
-    write(dd, value);
+    const [nameChars, valueChars] = it.header_chars[index];
+    write(dt, name, nameChars);
+    write(dd, value, valueChars);
     return make("div", "", dt, dd);
   });
+  if (it.more_headers > 0) {
+    headers.push(fact("not shown", number(it.more_headers) + (it.more_headers === 1 ? " more header" : " more headers")));
+  }
   at("letter-headers").replaceChildren(...headers);
   at("letter-no-headers").hidden = headers.length > 0;
 }
@@ -725,7 +855,7 @@ function showLanes(body) {
 }
 
 function showList() {
-  for (const button of document.querySelectorAll("th button")) {
+  for (const button of document.querySelectorAll("#table th button")) {
     const head = button.closest("th");
     if (button.dataset.sort === sort) {
       head.setAttribute("aria-sort", "descending");
@@ -993,7 +1123,7 @@ function showMessages(it) {
       facts.push("version " + message.version);
     }
     if (message.position !== undefined) {
-      facts.push("holds back " + message.position + " of " + message.source);
+      facts.push("at " + message.position + " of " + message.source);
     }
     const what = make("span", "");
     write(what, ["message " + message.id, ...facts].join(", "));
@@ -1073,6 +1203,11 @@ at("purge-all").onclick = () => actOnLetters("purge_letters", { filter: letters.
 at("redrive-one").onclick = () => actOnLetters("redrive_letters", { ids: [letter.id] }, at("letter-acted"));
 at("purge-one").onclick = () => actOnLetters("purge_letters", { ids: [letter.id] }, at("letter-acted"));
 at("job-stop").onclick = async () => {
+  const text = make("span", "name");
+  write(text, "The job over the letters of " + letters.store + ". What it has done stays done.");
+  if (!(await asked("Stop", [text]))) {
+    return;
+  }
   try {
     await ask("letters/stop", { name: letters.store });
   } catch (error) {
@@ -1095,6 +1230,15 @@ at("sign-in-form").onsubmit = async (event) => {
     start();
   } catch (error) {
     notice("Not signed in: " + error.message);
+  }
+};
+at("sign-out").onclick = async () => {
+  try {
+    await ask("session", {}, "DELETE");
+    // What was shown is not for the one who sits here next.
+    location.reload();
+  } catch (error) {
+    notice("Not signed out: " + error.message);
   }
 };
 window.addEventListener("hashchange", () => {

@@ -6,20 +6,34 @@
 
 use std::net::SocketAddr;
 
-use axum::http::header::{self, HeaderMap};
+use axum::http::header::{self, HeaderMap, HeaderName};
 use axum::http::uri::Authority;
-use axum::http::{Method, Uri};
+use axum::http::{Method, Uri, Version};
 
 /// The header that every request with an effect has. No form and no plain link can send it.
 pub(crate) const OWN_HEADER: &str = "x-keylane-console";
 
-/// Headers by which a proxy says that it asks for another machine.
-const FORWARDED: [&str; 4] = [
+/// Headers by which a proxy says that it asks for another machine, beside those that begin with
+/// [`FORWARDED`]. A proxy may add none: then it cannot be told from a program of this machine.
+const PROXY: [&str; 14] = [
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
+    "via",
     "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-envoy-external-address",
+    "x-amzn-trace-id",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cdn-loop",
+    "fastly-client-ip",
+    "fly-client-ip",
 ];
+
+/// `x-forwarded-for`, `-proto`, `-host`, `-port`, `-server` and so on.
+const FORWARDED: &str = "x-forwarded";
 
 /// Which hosts are ours. Empty: this machine only.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +46,7 @@ pub(crate) struct Rules {
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
+    pub(crate) version: Version,
     pub(crate) headers: &'a HeaderMap,
     /// The peer, if the server says who it is.
     pub(crate) peer: Option<SocketAddr>,
@@ -92,14 +107,19 @@ pub(crate) fn is_this_machine(host: &Authority) -> bool {
 
 fn from_this_machine(asked: Asked<'_>) -> Result<(), Foreign> {
     let peer = asked.peer.ok_or(Foreign::UnknownPeer)?;
-    let is_forwarded = FORWARDED
-        .iter()
-        .any(|name| asked.headers.contains_key(*name));
-    if peer.ip().to_canonical().is_loopback() && !is_forwarded {
+    if peer.ip().to_canonical().is_loopback() && !is_forwarded(asked) {
         Ok(())
     } else {
         Err(Foreign::Peer)
     }
+}
+
+/// Whether a proxy asks, as far as that is seen. Proxies ask in HTTP/1.0, as nginx does unless it
+/// is told otherwise or is new; browsers and today's clients do not.
+fn is_forwarded(asked: Asked<'_>) -> bool {
+    let mut names = asked.headers.keys().map(HeaderName::as_str);
+    asked.version < Version::HTTP_11
+        || names.any(|name| name.starts_with(FORWARDED) || PROXY.contains(&name))
 }
 
 fn from_our_origin(asked: Asked<'_>, host: &Authority) -> Result<(), Foreign> {
@@ -149,7 +169,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderName, HeaderValue};
+    use axum::http::HeaderValue;
 
     use super::*;
 
@@ -172,6 +192,7 @@ mod tests {
         Rules { hosts }.check(Asked {
             method,
             uri: &Uri::from_static("/feed"),
+            version: Version::HTTP_11,
             headers: &map,
             peer: peer.map(|peer| peer.parse().unwrap()),
             is_page: false,
@@ -214,7 +235,10 @@ mod tests {
             assert_eq!(get(&[], Some(peer), &[HERE]), Err(Foreign::Peer), "{peer}");
         }
         assert_eq!(get(&[], None, &[HERE]), Err(Foreign::UnknownPeer));
-        for name in FORWARDED {
+        for name in PROXY
+            .into_iter()
+            .chain(["x-forwarded-for", "x-forwarded-new"])
+        {
             let forwarded = [HERE, (name, "192.0.2.7")];
             assert_eq!(
                 get(&[], Some("127.0.0.1:9"), &forwarded),

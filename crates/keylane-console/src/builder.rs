@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use keylane::Dispatcher;
 use keylane::consume::{Intake, IntakeWatch};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Rules;
@@ -36,7 +36,16 @@ const SHORTEST_TOKEN: usize = 16;
 /// | --- | --- |
 /// | [`token`](Self::token) | none: each program of this machine may look |
 /// | [`remote`](Self::remote) | none: this machine only |
-/// | [`allow`](Self::allow) | nothing: it only shows |
+/// | [`allow`](Self::allow) | nothing: it only shows; it needs a token |
+/// | [`without_token`](Self::without_token) | no: without a token nothing is allowed |
+///
+/// # Proxies on this machine
+///
+/// A proxy on this machine, such as nginx in front of your service, asks from this machine. If it
+/// adds no header and asks for `127.0.0.1`, as `proxy_pass http://127.0.0.1:3000` alone does, what
+/// it forwards cannot be told from a program of this machine. So without a token **all whom the
+/// proxy serves may read** what the console shows, unless the proxy keeps its path to itself. To
+/// act they need the token. The README has the lines for nginx.
 #[must_use = "`build` makes the console"]
 #[derive(Default)]
 pub struct Builder {
@@ -45,10 +54,15 @@ pub struct Builder {
     parts: Vec<(String, Parts)>,
     letters: Vec<(String, Arc<dyn LetterStore>)>,
     leaders: Vec<(String, Watching)>,
+    leases: Vec<(String, LeaseWatching)>,
     token: Option<String>,
     hosts: Vec<String>,
     allowed: Vec<Action>,
+    without_token: bool,
 }
+
+/// Shows the leases of one kind.
+type LeaseWatching = Box<dyn Fn() -> Value + Send + Sync>;
 
 /// Why a console cannot be built.
 #[non_exhaustive]
@@ -57,6 +71,12 @@ pub enum BuildError {
     /// Hosts were named for other machines, and there is no token.
     #[error("other machines may ask, and there is no token: set `token` too")]
     RemoteWithoutToken,
+    /// Actions were allowed, and there is no token: a proxy on this machine could let all act.
+    #[error(
+        "actions are allowed, and there is no token: set `token`, or `without_token` if no proxy \
+         leads here"
+    )]
+    ActionsWithoutToken,
     /// The token could be guessed.
     #[error("the token has fewer than 16 bytes: take 32 random ones")]
     ShortToken,
@@ -74,7 +94,7 @@ pub enum BuildError {
     },
 }
 
-keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ShortToken, Name, NoIntake }
+keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ActionsWithoutToken, ShortToken, Name, NoIntake }
 
 impl Console {
     /// Returns a builder of a console that only shows, to this machine only.
@@ -131,6 +151,15 @@ impl Builder {
         self
     }
 
+    /// Shows the partitions of an intake of Kafka, by the control of its source.
+    #[cfg(feature = "kafka")]
+    pub fn partitions(self, intake: &str, control: keylane_kafka::Control) -> Self {
+        self.parts(intake, move || {
+            let partitions = control.partitions().into_iter();
+            partitions.map(SourcePart::from).collect()
+        })
+    }
+
     /// Shows dead letters under a name.
     pub fn letters(mut self, name: &str, store: impl LetterStore) -> Self {
         self.letters.push((name.to_owned(), Arc::new(store)));
@@ -161,6 +190,16 @@ impl Builder {
         })
     }
 
+    /// Shows the leases of this process: how many it holds, waits for and has lost, and the 50 that
+    /// end first, also those whose keys have no messages. The console does not keep them open.
+    #[cfg(feature = "leases")]
+    pub fn leases(mut self, name: &str, leases: &keylane_leases::Leases) -> Self {
+        let (watch, shown) = (leases.watch(), name.to_owned());
+        let look = move || json!(crate::leases::LeasesRow::of(&shown, &watch));
+        self.leases.push((name.to_owned(), Box::new(look)));
+        self
+    }
+
     /// Asks each viewer for this token, of at least 16 bytes. It is posted once, and a cookie
     /// stands for it for twelve hours; it is never part of an address.
     pub fn token(mut self, token: impl Into<String>) -> Self {
@@ -178,10 +217,19 @@ impl Builder {
         self
     }
 
-    /// Allows these actions. Each one, done or refused, is in the log as a warning, target
-    /// `keylane_console`, with the action, the dispatcher, the key, the session and the peer.
+    /// Allows these actions, to those who have posted the [`token`](Self::token). Each one, done or
+    /// refused, is in the log as a warning, target `keylane_console`, with the action, the
+    /// dispatcher, the key, the session and the peer.
     pub fn allow(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
         self.allowed.extend(actions);
+        self
+    }
+
+    /// Lets each program and user of this machine act without a token: for a machine of your own,
+    /// on which no proxy leads to the service. See [Proxies on this
+    /// machine](Self#proxies-on-this-machine).
+    pub fn without_token(mut self) -> Self {
+        self.without_token = true;
         self
     }
 
@@ -207,6 +255,7 @@ impl Builder {
             intakes: self.intakes,
             parts: self.parts.into_iter().collect(),
             leaders: self.leaders,
+            leases: self.leases,
             shelves: Arc::clone(&shelves),
             began: Instant::now(),
         };
@@ -230,6 +279,9 @@ impl Builder {
         if !self.hosts.is_empty() && self.token.is_none() {
             return Err(BuildError::RemoteWithoutToken);
         }
+        if !self.allowed.is_empty() && self.token.is_none() && !self.without_token {
+            return Err(BuildError::ActionsWithoutToken);
+        }
         if self
             .token
             .as_ref()
@@ -241,6 +293,7 @@ impl Builder {
         unique(self.intakes.iter().map(|(name, _)| &**name))?;
         unique(self.letters.iter().map(|(name, _)| &**name))?;
         unique(self.leaders.iter().map(|(name, _)| &**name))?;
+        unique(self.leases.iter().map(|(name, _)| &**name))?;
         unique(self.parts.iter().map(|(name, _)| &**name))?;
         let shown = |name: &str| self.intakes.iter().any(|(intake, _)| intake == name);
         match self.parts.iter().find(|(name, _)| !shown(name)) {
@@ -285,6 +338,7 @@ struct Seen {
     intakes: Vec<(String, IntakeWatch)>,
     parts: HashMap<String, Parts>,
     leaders: Vec<(String, Watching)>,
+    leases: Vec<(String, LeaseWatching)>,
     shelves: Arc<[Arc<Shelf>]>,
     began: Instant,
 }
@@ -301,6 +355,7 @@ impl Seen {
         let leaders: Vec<_> = leaders
             .map(|(name, leader)| LeaderRow::of(name, shielded(leader).flatten()))
             .collect();
+        let leases: Vec<_> = self.leases.iter().map(|(_, look)| look()).collect();
         let letters = self.shelves.iter();
         let letters: Vec<_> = letters
             .map(|shelf| json!({ "name": shelf.name, "job": shelf.job() }))
@@ -312,6 +367,7 @@ impl Seen {
             "dispatchers": dispatchers,
             "intakes": intakes,
             "leaders": leaders,
+            "leases": leases,
             "letters": letters,
         });
         Look {
@@ -394,6 +450,16 @@ mod tests {
         assert_eq!(built(remote()), Err(BuildError::RemoteWithoutToken));
         assert_eq!(built(remote().token("short")), Err(BuildError::ShortToken));
         assert_eq!(built(remote().token("0123456789abcdef")), Ok(()));
+    }
+
+    #[test]
+    fn an_action_needs_a_token() {
+        let built = |builder: Builder| builder.build().map(|_| ());
+        let acts = || Builder::default().allow([Action::Pause]);
+        assert_eq!(built(acts()), Err(BuildError::ActionsWithoutToken));
+        assert_eq!(built(acts().without_token()), Ok(()));
+        assert_eq!(built(acts().token("0123456789abcdef")), Ok(()));
+        assert_eq!(built(Builder::default().allow([])), Ok(()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::access::Asked;
 use crate::refusal::Refusal;
 use crate::state;
+use crate::who::Who;
 
 /// Nothing from elsewhere, nothing inline, no frames, and no text that becomes markup.
 const HEADERS: [(HeaderName, &str); 7] = [
@@ -36,13 +37,6 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// The page and its files, which hold no data.
 const PAGE: [&str; 4] = ["/", "/app.css", "/app.js", "/icon.svg"];
-
-/// Who has asked, for the log: the number of the session, 0 without a token, and the peer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Who {
-    pub(crate) session: u64,
-    pub(crate) peer: Option<SocketAddr>,
-}
 
 pub(crate) async fn guard(
     State(state): State<Arc<state::State>>,
@@ -72,6 +66,7 @@ fn check(state: &state::State, request: &Request) -> Result<Who, Refusal> {
     let asked = Asked {
         method: request.method(),
         uri: request.uri(),
+        version: request.version(),
         headers: request.headers(),
         peer,
         is_page,

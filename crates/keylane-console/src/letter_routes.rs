@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::action::Action;
-use crate::guard::Who;
 use crate::letters::{LetterRow, Page, Unfit, What, Which};
 use crate::refusal::Refusal;
 use crate::rows::cut;
 use crate::state::Shared;
+use crate::who::Who;
 
 /// Most letters that are named in one request.
 const MOST_IDS: usize = 1_000;
@@ -73,7 +73,7 @@ pub(crate) async fn act_on_letters(
         }
         let shelf = state.shelf(&act.name)?;
         shelf
-            .act(what(act.action)?, which(&act)?)
+            .act(what(act.action)?, which(&act)?, who)
             .await
             .map_err(refusal)
     };
@@ -89,22 +89,27 @@ pub(crate) async fn stop_job(
     one: Result<Json<Stopped>, JsonRejection>,
 ) -> Result<Json<Value>, Refusal> {
     let Json(one) = one.map_err(|error| Refusal::BadRequest(error.body_text()))?;
-    let letters = [Action::RedriveLetters, Action::PurgeLetters];
-    if !letters.iter().any(|action| state.allowed.contains(action)) {
-        return Err(Refusal::NotAllowed);
-    }
-    if !state.shelf(&one.name)?.stop() {
-        return Err(Refusal::NoJob);
-    }
-    let peer = who.peer.map(|peer| peer.to_string());
+    let stopped = stop(&state, &one.name);
     tracing::warn!(
         target: "keylane_console",
         letters = %one.name,
         session = who.session,
-        peer = peer.as_deref().unwrap_or("unknown"),
+        peer = who.peer(),
+        result = stopped.as_ref().map_or_else(Refusal::name, |()| "done"),
         "an operator stops a job over dead letters"
     );
-    Ok(Json(json!({})))
+    stopped.map(|()| Json(json!({})))
+}
+
+fn stop(state: &Shared, name: &str) -> Result<(), Refusal> {
+    let letters = [Action::RedriveLetters, Action::PurgeLetters];
+    if !letters.iter().any(|action| state.allowed.contains(action)) {
+        return Err(Refusal::NotAllowed);
+    }
+    match state.shelf(name)?.stop() {
+        true => Ok(()),
+        false => Err(Refusal::NoJob),
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -140,7 +145,6 @@ fn refusal(unfit: Unfit) -> Refusal {
 
 /// Every action is in the log, with who and what, whether or not it was done.
 fn log(who: Who, act: &Act, acted: Result<&Option<u64>, &Refusal>) {
-    let peer = who.peer.map(|peer| peer.to_string());
     let ids = act.ids.as_deref().unwrap_or_default();
     tracing::warn!(
         target: "keylane_console",
@@ -150,7 +154,7 @@ fn log(who: Who, act: &Act, acted: Result<&Option<u64>, &Refusal>) {
         ids = ?cut(&ids.join(" ")),
         filter = ?act.filter.as_deref().map(cut),
         session = who.session,
-        peer = peer.as_deref().unwrap_or("unknown"),
+        peer = who.peer(),
         result = match acted {
             Ok(Some(_)) => "done",
             Ok(None) => "begun",

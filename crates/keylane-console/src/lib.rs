@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod who;
+
 mod key;
 pub use key::ConsoleKey;
 
@@ -18,6 +20,9 @@ pub use parts::SourcePart;
 
 mod leaders;
 pub use leaders::Leader;
+
+#[cfg(feature = "leases")]
+mod leases;
 
 mod letters;
 pub use letters::{LetterStore, StoredLetter};

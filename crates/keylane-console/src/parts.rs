@@ -23,6 +23,31 @@ pub struct SourcePart {
     pub trouble: Option<String>,
 }
 
+/// A partition, with its lag from what is committed.
+#[cfg(feature = "kafka")]
+impl From<keylane_kafka::PartitionStatus> for SourcePart {
+    fn from(status: keylane_kafka::PartitionStatus) -> Self {
+        let full = "hands over no more: the metadata of its commit is near its limit";
+        let overtaken = status.overtaken.map(|it| {
+            let (from, to) = (it.committed, it.log_start);
+            format!("retention has deleted the records from {from} to {to}")
+        });
+        let lag = status.lag();
+        let failure = status.failure.map(|failure| failure.why);
+        Self {
+            name: format!("{}/{}", status.topic, status.partition),
+            frontier: Some(status.position),
+            lag,
+            held: status.open as u64,
+            beyond: status.beyond,
+            is_paused: status.is_paused,
+            trouble: failure
+                .or_else(|| status.is_full.then(|| full.to_owned()))
+                .or(overtaken),
+        }
+    }
+}
+
 /// The parts of an intake, by its name.
 pub(crate) type Parts = Box<dyn Fn() -> Vec<SourcePart> + Send + Sync>;
 

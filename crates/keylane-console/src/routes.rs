@@ -20,12 +20,13 @@ use crate::action::Action;
 use crate::assets;
 use crate::detail::Detail;
 use crate::feed::{Feed, Viewer};
-use crate::guard::{Who, guard};
+use crate::guard::guard;
 use crate::letter_routes::{act_on_letters, letter, letters, stop_job};
 use crate::refusal::Refusal;
 use crate::rows::{Row, cut};
-use crate::state::{COOKIE, Shared, cookie};
-use crate::target::NotActed;
+use crate::state::{COOKIE, OpenSession, Shared, cookie};
+use crate::target::{Acted, NotActed};
+use crate::who::Who;
 
 /// Most bytes of a body: a key to search for.
 const MOST_BYTES: usize = 256 << 10;
@@ -76,7 +77,7 @@ async fn about(State(state): State<Shared>) -> Json<Value> {
 
 async fn feed(State(state): State<Shared>, headers: HeaderMap) -> Result<Response, Refusal> {
     state.room_for_viewer()?;
-    Ok(events(&state.overview, &headers))
+    Ok(events(&state, &state.overview, &headers))
 }
 
 #[derive(Debug, Deserialize)]
@@ -94,17 +95,26 @@ async fn lanes(
     let Query(which) = which.map_err(|error| Refusal::BadRequest(error.body_text()))?;
     let shown = state.shown(&which.dispatcher)?;
     state.room_for_viewer()?;
-    Ok(events(&shown.lanes, &headers))
+    Ok(events(&state, &shown.lanes, &headers))
 }
 
-fn events(feed: &Feed, headers: &HeaderMap) -> Response {
+/// A feed for one viewer. It ends with the session of the viewer, at the next look.
+fn events(state: &Shared, feed: &Feed, headers: &HeaderMap) -> Response {
+    let session = OpenSession::of(state, headers);
     let last_id = headers.get("last-event-id");
     let viewer = feed.view(last_id.and_then(|id| id.to_str().ok()));
-    let events = stream::unfold(viewer, async |mut viewer: Viewer| {
-        let frame = viewer.next().await?;
-        let event = Event::default().id(frame.id).data(frame.data);
-        Some((Ok::<_, Infallible>(event), viewer))
-    });
+    let viewing = (viewer, session);
+    let events = stream::unfold(
+        viewing,
+        async |(mut viewer, session): (Viewer, OpenSession)| {
+            let frame = viewer.next().await?;
+            if !session.is_open() {
+                return None;
+            }
+            let event = Event::default().id(frame.id).data(frame.data);
+            Some((Ok::<_, Infallible>(event), (viewer, session)))
+        },
+    );
     let mut response = Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response();
@@ -157,43 +167,35 @@ async fn act(
 ) -> Result<Json<Value>, Refusal> {
     let Json(act) = act.map_err(|error| Refusal::BadRequest(error.body_text()))?;
     let shown = state.shown(&act.dispatcher)?;
+    let target = Arc::clone(&shown.target);
+    // Before anything is done that could panic: the log must have it.
+    let key = target.key(&act.id).unwrap_or_default();
     if !state.allowed.contains(&act.action) {
-        log(who, &act, "", Err(&Refusal::NotAllowed));
+        log(who, &act, &key, Err(&Refusal::NotAllowed));
         return Err(Refusal::NotAllowed);
     }
-    let target = Arc::clone(&shown.target);
     let (id, action, message) = (act.id.clone(), act.action, act.message.clone());
     // A purge drops messages of the user's type, as many as there are.
     let acted = tokio::task::spawn_blocking(move || target.act(&id, action, &message)).await;
-    let (key, done) = match acted.unwrap_or(Err(NotActed::Panicked)) {
-        Ok(acted) => (acted.key, Ok(acted.purged)),
-        Err(why) => {
-            let (key, refusal) = refused(why);
-            (key, Err(refusal))
-        }
-    };
-    log(who, &act, &key, done.as_ref().map(|_| ()));
-    Ok(Json(json!({ "purged": done? })))
+    let acted = acted.unwrap_or(Err(NotActed::Panicked)).map_err(refused);
+    log(who, &act, &key, acted.as_ref());
+    Ok(Json(json!({ "purged": acted?.purged })))
 }
 
-/// The key of the lane, and what is answered.
-fn refused(why: NotActed) -> (String, Refusal) {
+/// What is answered.
+fn refused(why: NotActed) -> Refusal {
     match why {
-        NotActed::UnknownId => (String::new(), Refusal::UnknownLane),
-        NotActed::Panicked => (String::new(), Refusal::Failed),
-        NotActed::Nothing(key) => (key, Refusal::NothingToDecide),
-        NotActed::InFlight(key) => (key, Refusal::InFlight),
-        NotActed::NoMessage(key, why) => (key, Refusal::NoMessage(why)),
-        NotActed::Unfit => {
-            let why = "post this action to `letters/act`".to_owned();
-            (String::new(), Refusal::BadRequest(why))
-        }
+        NotActed::UnknownId => Refusal::UnknownLane,
+        NotActed::Panicked => Refusal::Failed,
+        NotActed::Nothing => Refusal::NothingToDecide,
+        NotActed::InFlight => Refusal::InFlight,
+        NotActed::NoMessage(why) => Refusal::NoMessage(why),
+        NotActed::Unfit => Refusal::BadRequest("post this action to `letters/act`".to_owned()),
     }
 }
 
 /// Every action is in the log, with who and what, whether or not it was done.
-fn log(who: Who, act: &Act, key: &str, done: Result<(), &Refusal>) {
-    let peer = who.peer.map(|peer| peer.to_string());
+fn log(who: Who, act: &Act, key: &str, acted: Result<&Acted, &Refusal>) {
     tracing::warn!(
         target: "keylane_console",
         action = ?act.action,
@@ -201,8 +203,9 @@ fn log(who: Who, act: &Act, key: &str, done: Result<(), &Refusal>) {
         // As a literal: a key must not make a line of its own.
         key = ?cut(key),
         session = who.session,
-        peer = peer.as_deref().unwrap_or("unknown"),
-        result = done.map_or_else(Refusal::name, |()| "done"),
+        peer = who.peer(),
+        result = acted.map_or_else(Refusal::name, |_| "done"),
+        count = acted.ok().and_then(|acted| acted.count()),
         "an operator acts on a lane"
     );
 }
@@ -221,6 +224,7 @@ async fn sign_in(
     let is_local = host(Asked {
         method: request.method(),
         uri: request.uri(),
+        version: request.version(),
         headers: request.headers(),
         peer: None,
         is_page: false,
@@ -230,8 +234,7 @@ async fn sign_in(
     let token = <Json<Token> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
     let Json(token) = token.map_err(|error| Refusal::BadRequest(error.body_text()))?;
     let opened = sessions.open(&token.token);
-    let peer = who.and_then(|who| who.peer).map(|peer| peer.to_string());
-    let peer = peer.as_deref().unwrap_or("unknown");
+    let peer = who.map_or_else(|| "unknown".to_owned(), Who::peer);
     match &opened {
         Ok((session, _)) => {
             tracing::info!(target: "keylane_console", session, peer, "a session has begun");
@@ -258,9 +261,15 @@ fn mount(path: &str) -> &str {
     }
 }
 
-async fn sign_out(State(state): State<Shared>, headers: HeaderMap) -> StatusCode {
+async fn sign_out(
+    State(state): State<Shared>,
+    Extension(who): Extension<Who>,
+    headers: HeaderMap,
+) -> StatusCode {
     if let (Some(sessions), Some(secret)) = (&state.sessions, cookie(&headers)) {
         sessions.close(secret);
+        let (session, peer) = (who.session, who.peer());
+        tracing::info!(target: "keylane_console", session, peer, "a session was signed out");
     }
     StatusCode::NO_CONTENT
 }

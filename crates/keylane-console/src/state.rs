@@ -81,6 +81,29 @@ impl State {
     }
 }
 
+/// The session of a feed, looked at again with each event: it may be signed out or over.
+pub(crate) struct OpenSession {
+    state: Shared,
+    secret: Option<String>,
+}
+
+impl OpenSession {
+    pub(crate) fn of(state: &Shared, headers: &HeaderMap) -> Self {
+        Self {
+            state: Arc::clone(state),
+            secret: cookie(headers).map(str::to_owned),
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        let Some(sessions) = &self.state.sessions else {
+            return true;
+        };
+        let secret = self.secret.as_deref();
+        secret.is_some_and(|secret| sessions.number(secret).is_some())
+    }
+}
+
 /// The secret of the session that a request names.
 pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter();

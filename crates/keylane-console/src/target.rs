@@ -1,6 +1,6 @@
 //! One dispatcher of any types, as the console needs it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,14 +19,15 @@ use crate::summary::Summary;
 use crate::times::{Percentiles, Window};
 use crate::view::View;
 
-/// How many lanes are asked for by each measure. The oldest are more: those that fail, or that are
-/// halted or paused, are found among them.
+/// How many lanes are asked for by each measure. The oldest are more: those that fail are found
+/// among them.
 const BY_AGE: usize = 160;
 const BY_DEPTH: usize = 50;
 const BY_BUSY: usize = 30;
 
-/// Most paused lanes.
+/// Most paused lanes, and most halted ones, that are not among those.
 const PAUSED: usize = 60;
+const HALTED: usize = 60;
 
 /// Lanes looked at before others may run.
 const BATCH: usize = 32;
@@ -45,7 +46,8 @@ pub(crate) trait Target: Send + Sync {
     /// Nothing is measured any more.
     fn rest(&self);
 
-    /// The hottest, the oldest, the busiest and the paused lanes. No walk over all lanes.
+    /// The hottest, the oldest, the busiest, the halted and the paused lanes. No walk over all
+    /// lanes.
     async fn lanes(&self) -> Vec<Row>;
 
     /// The lane of a key; `None` if the text is no key.
@@ -57,27 +59,38 @@ pub(crate) trait Target: Send + Sync {
     /// Whether a text can become a message.
     fn decodes(&self) -> bool;
 
+    /// The text of the key of an id; `None` if it was not shown lately.
+    fn key(&self, id: &str) -> Option<String>;
+
     /// Acts on the lane of an id. `message` is the text of the new one, for a replacement.
     fn act(&self, id: &str, action: Action, message: &str) -> Result<Acted, NotActed>;
 }
 
 /// What an action did.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Acted {
-    pub(crate) key: String,
     /// Messages that were purged.
     pub(crate) purged: Option<usize>,
+    /// Messages that were replaced.
+    pub(crate) replaced: Option<usize>,
+}
+
+impl Acted {
+    /// Messages that are lost by it.
+    pub(crate) fn count(self) -> Option<usize> {
+        self.purged.or(self.replaced)
+    }
 }
 
 /// Why an action did nothing.
 #[derive(Debug, Clone)]
 pub(crate) enum NotActed {
     UnknownId,
-    /// The lane of this key has nothing to decide.
-    Nothing(String),
-    InFlight(String),
+    /// The lane has nothing to decide.
+    Nothing,
+    InFlight,
     /// The text is no message, or not one for this lane: why.
-    NoMessage(String, String),
+    NoMessage(String),
     /// The action is not one on a lane.
     Unfit,
     /// The user's code has panicked.
@@ -195,9 +208,13 @@ where
             }
             rows.extend(self.hot_row(hot));
         }
-        for key in self.dispatcher.paused(PAUSED).await {
-            if !found.contains_key(&key) {
+        let mut stopped = self.dispatcher.halted(HALTED).await;
+        stopped.extend(self.dispatcher.paused(PAUSED).await);
+        let mut listed: HashSet<K> = found.into_keys().collect();
+        for key in stopped {
+            if !listed.contains(&key) {
                 rows.push(self.row(&key, self.dispatcher.inspect(&key)));
+                listed.insert(key);
             }
         }
         rows.sort_unstable_by(|a, b| (b.age_ms, &a.id).cmp(&(a.age_ms, &b.id)));
@@ -239,36 +256,44 @@ where
         self.text.decode.is_some()
     }
 
+    fn key(&self, id: &str) -> Option<String> {
+        // The key is not cloned: that is the user's code too.
+        let shown = lock(&self.shown);
+        shown.key(id).map(|key| self.text_of(key))
+    }
+
     fn act(&self, id: &str, action: Action, message: &str) -> Result<Acted, NotActed> {
         let key = self.key_of(id).ok_or(NotActed::UnknownId)?;
         let lane = self.dispatcher.lane(&key);
-        let key = self.text_of(&key);
-        let mut purged = None;
+        let mut acted = Acted::default();
         let done = match action {
             Action::Pause => {
                 lane.pause();
                 Ok(())
             }
             Action::Purge => {
-                purged = Some(lane.purge());
+                acted.purged = Some(lane.purge());
                 Ok(())
             }
             Action::Resume => lane.resume(),
             Action::RetryNow => lane.retry_now(),
             Action::Skip => lane.skip(),
             Action::Replace => match self.message_of(message) {
-                Ok(message) => lane.replace(message).map(drop).map_err(forget),
-                Err(why) => return Err(NotActed::NoMessage(key, why)),
+                Ok(message) => {
+                    acted.replaced = Some(1);
+                    lane.replace(message).map(drop).map_err(forget)
+                }
+                Err(why) => return Err(NotActed::NoMessage(why)),
             },
             Action::RedriveLetters | Action::PurgeLetters => return Err(NotActed::Unfit),
         };
         match done {
-            Ok(()) => Ok(Acted { key, purged }),
-            Err(LaneError::InFlight(())) => Err(NotActed::InFlight(key)),
+            Ok(()) => Ok(acted),
+            Err(LaneError::InFlight(())) => Err(NotActed::InFlight),
             Err(why @ (LaneError::OtherKey(()) | LaneError::TooLarge(()))) => {
-                Err(NotActed::NoMessage(key, why.to_string()))
+                Err(NotActed::NoMessage(why.to_string()))
             }
-            Err(_) => Err(NotActed::Nothing(key)),
+            Err(_) => Err(NotActed::Nothing),
         }
     }
 }

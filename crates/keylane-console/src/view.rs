@@ -30,6 +30,7 @@ use crate::key::ConsoleKey;
 /// let console = Console::builder()
 ///     .dispatcher_with("orders", &orders, view)
 ///     .allow([Action::Replace])
+///     .token(std::env::var("CONSOLE_TOKEN").unwrap_or("0123456789abcdef".into()))
 ///     .build()?;
 /// # Ok(())
 /// # }

@@ -17,6 +17,7 @@ use crate::settings::Settings;
 use crate::shared::{Refusal, Shared};
 use crate::store::{Holder, LeaseStore, Owner, Wish};
 use crate::ttl::{LONGEST_TTL, SHORTEST_TTL};
+use crate::watch::LeaseWatch;
 
 /// The least pause. When a lease has just run out at the store, the next call comes soon, but not
 /// in a busy loop.
@@ -204,6 +205,12 @@ impl Leases {
     /// Returns the owner of the leases of this handle, for the store.
     pub fn owner(&self) -> &Owner {
         &self.handle.shared.owner
+    }
+
+    /// Returns a handle that shows what is held and what was lost, and does not keep the leases
+    /// open.
+    pub fn watch(&self) -> LeaseWatch {
+        LeaseWatch(Arc::clone(&self.handle.shared))
     }
 
     /// Asks the store who has the lease of a key: this owner, another one, or none. It is a call to

@@ -53,6 +53,12 @@ pub use leases::Leases;
 mod lease;
 pub use lease::Lease;
 
+mod watch;
+pub use watch::LeaseWatch;
+
+mod counts;
+pub use counts::{HeldLease, LeaseStats};
+
 mod lanes;
 pub use lanes::Lanes;
 
@@ -77,7 +83,6 @@ pub mod conformance;
 mod metrics;
 pub use metrics::published_metrics;
 
-mod counts;
 mod keeper;
 mod owner;
 mod shared;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
-use crate::counts::LeaseCounts;
+use crate::counts::{HeldLease, LeaseCounts};
 use crate::error::{AcquireError, LeaseLost, StoreError};
 use crate::store::{Answer, Claim, Owner, Token, Wish};
 use crate::table::{Kept, Table, pause};
@@ -215,6 +215,10 @@ impl Shared {
     /// Returns whether leases are granted no more.
     pub(crate) fn is_closed(&self) -> bool {
         self.state().stage == Stage::Closed
+    }
+
+    pub(crate) fn held(&self, most: usize, now: Instant) -> Vec<HeldLease> {
+        self.state().table.first_to_end(most, now)
     }
 
     /// Returns what is counted.

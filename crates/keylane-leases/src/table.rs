@@ -22,12 +22,13 @@
 //! 25 seconds and more after a half.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use crate::counts::HeldLease;
 use crate::store::{Claim, Token};
 
 /// Returns when a lease ends for its holder, if the call that granted or renewed it was sent then.
@@ -283,6 +284,31 @@ impl Table {
     pub fn next(&self) -> Option<Instant> {
         let firsts = [&self.ends, &self.renewals];
         firsts.into_iter().filter_map(Schedule::first).min()
+    }
+
+    /// Returns up to `most` leases that are held, the one that ends first first.
+    pub(crate) fn first_to_end(&self, most: usize, now: Instant) -> Vec<HeldLease> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        for (&at, group) in &self.ends.0 {
+            for key in &group.keys {
+                let held = self.leases.get(key).and_then(State::held);
+                // It may have left, and come again in the same instant.
+                let Some(held) = held.filter(|held| held.ends_at == at && seen.insert(key)) else {
+                    continue;
+                };
+                if found.len() == most {
+                    return found;
+                }
+                found.push(HeldLease {
+                    key: key.clone(),
+                    token: held.token,
+                    ttl: held.ttl,
+                    remaining: at.saturating_duration_since(now),
+                });
+            }
+        }
+        found
     }
 
     /// Returns until when this owner holds a key, if it does.
@@ -611,6 +637,30 @@ mod tests {
                 assert!(self.0[&at].keys.contains(key));
             }
         }
+    }
+
+    #[test]
+    fn the_first_to_end_are_those_that_are_held() {
+        let (mut table, now) = (Table::new(), Instant::now());
+        let second = Duration::from_secs(1);
+        for (name, sent) in [
+            ("late", 2 * second),
+            ("first", Duration::ZERO),
+            ("gone", second),
+        ] {
+            grant(&mut table, &key(name), TTL, now + sent);
+        }
+        assert!(table.release(&key("gone"), Token(1)).is_some());
+        assert!(table.ask(&key("asked")));
+        let first = table.first_to_end(9, now);
+        let keys: Vec<&[u8]> = first.iter().map(|held| &*held.key).collect();
+        assert_eq!(keys, [&b"first"[..], b"late"]);
+        assert_eq!(
+            (first[0].ttl, first[0].remaining),
+            (TTL, ends_at(now, TTL) - now)
+        );
+        assert_eq!(first[1].remaining, first[0].remaining + 2 * second);
+        assert_eq!(table.first_to_end(1, now).len(), 1);
     }
 
     #[test]

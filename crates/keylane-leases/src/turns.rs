@@ -42,6 +42,11 @@ impl Turns {
         (turn, waits)
     }
 
+    /// Keys that callers wait for.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, Arc<Semaphore>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

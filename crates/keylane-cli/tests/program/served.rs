@@ -21,7 +21,7 @@ pub(crate) struct Served {
 impl Served {
     /// Serves a console below `/ops/console`.
     pub(crate) fn start(set: impl FnOnce(Builder) -> Builder) -> Self {
-        let console = set(Console::builder()).build().unwrap();
+        let console = set(Console::builder().without_token()).build().unwrap();
         Self::with(Router::new().nest("/ops/console", console.router()))
     }
 

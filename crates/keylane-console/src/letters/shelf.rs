@@ -12,6 +12,7 @@ use super::job::JobView;
 use super::shown::{ALONE, IN_LIST, LetterRow, matches};
 use super::store::{LetterStore, StoredLetter};
 use crate::rows::cut;
+use crate::who::Who;
 
 /// Most letters of a page.
 pub(crate) const PAGE: usize = 50;
@@ -54,6 +55,8 @@ pub(crate) struct Page {
     pub(crate) letters: Vec<LetterRow>,
     /// The id behind which the next page begins; `None` if there is none.
     pub(crate) next: Option<String>,
+    /// How many letters were looked at for it.
+    pub(crate) looked_at: usize,
 }
 
 /// One store, and its job.
@@ -92,6 +95,7 @@ impl Shelf {
                     return Ok(Page {
                         letters,
                         next: after,
+                        looked_at,
                     });
                 }
                 looked_at += 1;
@@ -104,12 +108,14 @@ impl Shelf {
                 return Ok(Page {
                     letters,
                     next: None,
+                    looked_at,
                 });
             }
             if looked_at >= LOOKED_AT {
                 return Ok(Page {
                     letters,
                     next: after,
+                    looked_at,
                 });
             }
         }
@@ -125,7 +131,12 @@ impl Shelf {
     }
 
     /// Acts on letters. `Some`: on so many. `None`: a job has begun.
-    pub(crate) async fn act(&self, what: What, which: Which) -> Result<Option<u64>, Unfit> {
+    pub(crate) async fn act(
+        &self,
+        what: What,
+        which: Which,
+        who: Who,
+    ) -> Result<Option<u64>, Unfit> {
         match which {
             Which::Ids(ids) => {
                 if self.job().is_some_and(|job| job.runs()) {
@@ -133,7 +144,7 @@ impl Shelf {
                 }
                 apply(&*self.store, what, &ids).await.map(Some)
             }
-            Which::Filter(filter) => self.begin(what, filter).map(|()| None),
+            Which::Filter(filter) => self.begin(what, filter, who).map(|()| None),
         }
     }
 
@@ -150,7 +161,7 @@ impl Shelf {
         }
     }
 
-    fn begin(&self, what: What, filter: String) -> Result<(), Unfit> {
+    fn begin(&self, what: What, filter: String, who: Who) -> Result<(), Unfit> {
         let mut job = lock(&self.job);
         if job.as_ref().is_some_and(JobView::runs) {
             return Err(Unfit::Busy);
@@ -169,7 +180,11 @@ impl Shelf {
             what,
             filter,
             stop,
-            job: Ended(Arc::clone(&self.job)),
+            job: Ended {
+                job: Arc::clone(&self.job),
+                letters: self.name.clone(),
+                who,
+            },
         };
         tokio::spawn(run.work_to_the_end());
         Ok(())
@@ -234,21 +249,49 @@ impl Run {
     }
 }
 
-/// The progress of a job, which ends with its task.
-struct Ended(Arc<Mutex<Option<JobView>>>);
+/// The progress of a job, which ends with its task, and is in the log then.
+struct Ended {
+    job: Arc<Mutex<Option<JobView>>>,
+    letters: String,
+    who: Who,
+}
 
 impl Ended {
     fn advance(&self, seen: u64, done: u64) {
-        if let Some(job) = &mut *lock(&self.0) {
+        if let Some(job) = &mut *lock(&self.job) {
             job.seen += seen;
             job.done += done;
         }
     }
 
     fn end(&self, state: &'static str, why: String) {
-        if let Some(job) = lock(&self.0).as_mut().filter(|job| job.runs()) {
+        let mut job = lock(&self.job);
+        let runs = job.as_mut().filter(|job| job.runs());
+        let ended = runs.map(|job| {
             (job.state, job.why) = (state, cut(&why));
+            job.clone()
+        });
+        drop(job);
+        if let Some(ended) = ended {
+            self.log(&ended);
         }
+    }
+
+    fn log(&self, job: &JobView) {
+        tracing::warn!(
+            target: "keylane_console",
+            action = job.action,
+            letters = %self.letters,
+            // As literals: they must not make a line of their own.
+            filter = ?job.filter,
+            session = self.who.session,
+            peer = self.who.peer(),
+            result = job.state,
+            count = job.done,
+            looked_at = job.seen,
+            why = ?job.why,
+            "a job over dead letters has ended"
+        );
     }
 }
 

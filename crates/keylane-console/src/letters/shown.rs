@@ -4,13 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use keylane::Bytes;
 use serde::Serialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 use super::store::StoredLetter;
 use crate::key::ConsoleKey;
 use crate::rows::{MOST_CHARS, cut, cut_to, ms};
 
-/// Most characters of an error.
+/// Most characters of an error. What is longer is cut, and its length is said.
 const MOST_ERROR: usize = 4_096;
 
 /// How much of a letter is shown.
@@ -42,9 +42,11 @@ pub(crate) const ALONE: Most = Most {
 pub(crate) struct LetterRow {
     pub(crate) id: String,
     pub(crate) key: Option<String>,
+    pub(crate) key_chars: Option<usize>,
     pub(crate) attempts: u32,
     pub(crate) cause: String,
     pub(crate) error: String,
+    pub(crate) error_chars: usize,
     /// Milliseconds since 1970.
     pub(crate) at_ms: Option<u64>,
     pub(crate) accepted_at_ms: Option<u64>,
@@ -53,6 +55,10 @@ pub(crate) struct LetterRow {
     pub(crate) version: Option<String>,
     pub(crate) payload: Payload,
     pub(crate) headers: Vec<(String, String)>,
+    /// The number of characters of each name and each value.
+    pub(crate) header_chars: Vec<(usize, usize)>,
+    /// Headers that are not in the list.
+    pub(crate) more_headers: usize,
 }
 
 /// Bytes as a page shows them.
@@ -64,26 +70,39 @@ pub(crate) struct Payload {
     pub(crate) form: &'static str,
     /// The first bytes.
     pub(crate) shown: String,
+    /// How many these are.
+    pub(crate) shown_bytes: usize,
 }
 
 impl LetterRow {
     pub(crate) fn of(letter: &StoredLetter, most: Most) -> Self {
         let headers = letter.headers.iter().take(most.headers);
-        let text = |bytes: &Bytes| cut_to(&bytes.to_text(), most.chars);
+        let headers = headers.map(|(name, value)| (name, value.to_text()));
+        let headers: Vec<_> = headers.collect();
+        let key = letter.key.as_ref().map(ConsoleKey::to_text);
+        let text = |text: &str| cut_to(text, most.chars);
         Self {
             id: letter.id.clone(),
-            key: letter.key.as_ref().map(text),
+            key_chars: key.as_deref().map(chars),
+            key: key.as_deref().map(text),
             attempts: letter.attempts,
             cause: cut(&letter.cause),
             error: cut_to(&letter.error, MOST_ERROR),
+            error_chars: chars(&letter.error),
             at_ms: letter.at.and_then(since_1970),
             accepted_at_ms: letter.accepted_at.and_then(since_1970),
-            message_id: letter.message_id.as_ref().map(text),
+            message_id: letter.message_id.as_ref().map(|id| text(&id.to_text())),
             version: letter.version.map(|version| version.to_string()),
             payload: Payload::of(&letter.payload, most.bytes),
-            headers: headers
-                .map(|(name, value)| (cut_to(name, most.chars), text(value)))
+            header_chars: headers
+                .iter()
+                .map(|(name, value)| (chars(name), chars(value)))
                 .collect(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
+            more_headers: letter.headers.len().saturating_sub(most.headers),
         }
     }
 }
@@ -100,6 +119,7 @@ impl Payload {
         Self {
             bytes: bytes.len(),
             form,
+            shown_bytes: first.len(),
             shown,
         }
     }
@@ -116,10 +136,10 @@ fn whole_chars(bytes: &[u8]) -> Option<&str> {
     }
 }
 
-/// Whether it is an object or a list: a number or a word is shown as it is.
+/// Whether it is an object or a list: a number or a word is shown as it is. Numbers of any size are
+/// JSON, so none is parsed.
 fn is_json(text: &str) -> bool {
-    let value = serde_json::from_str(text);
-    matches!(value, Ok(Value::Object(_) | Value::Array(_)))
+    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// Whether no text has this character.
@@ -138,6 +158,10 @@ fn hex(bytes: &[u8]) -> String {
 
 fn since_1970(time: SystemTime) -> Option<u64> {
     time.duration_since(UNIX_EPOCH).ok().map(ms)
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// Whether a filter chooses a letter: each of its words is in the key, the cause or the error. An
@@ -171,6 +195,8 @@ mod tests {
     fn a_payload_is_json_text_or_hex() {
         assert_eq!(shown(b"{\"a\":1}", 99), ("json", "{\"a\":1}".into()));
         assert_eq!(shown(b"{\"a\":1}", 3), ("text", "{\"a".into()));
+        assert_eq!(shown(b" [1e400]", 99), ("json", " [1e400]".into()));
+        assert_eq!(shown(b"{\"a\":1} 2", 99), ("text", "{\"a\":1} 2".into()));
         assert_eq!(shown(b"17", 99), ("text", "17".into()));
         assert_eq!(shown("né".as_bytes(), 2), ("text", "n".into()));
         assert_eq!(shown(b"\xff\x00", 99), ("hex", "ff 00".into()));

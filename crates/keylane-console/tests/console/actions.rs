@@ -1,13 +1,15 @@
 //! What an operator does to lanes, and what the log says.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use keylane_console::Action;
+use keylane_console::{Action, ConsoleKey, StoredLetter};
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::served::{Served, Work};
+use crate::shelf::Shelf;
 use testkit_browser::until;
 
 fn served() -> Served {
@@ -115,35 +117,200 @@ fn a_purge_says_how_many_it_took() {
     assert_eq!(served.find("ann")["depth"], 1);
 }
 
+/// The one line of the log with all of these parts. It comes soon after the answer.
+fn line_with(log: &Log, parts: &[&str]) -> String {
+    let mut found = Vec::new();
+    until(&format!("{parts:?} are in a line"), || {
+        found = log.lines_with(parts[0]);
+        found.retain(|line| parts.iter().all(|part| line.contains(part)));
+        !found.is_empty()
+    });
+    assert_eq!(found.len(), 1, "{parts:?}");
+    found.remove(0)
+}
+
+/// Two letters of this key.
+fn letters_of(key: &str) -> Shelf {
+    let shelf = Shelf::with(0);
+    for id in ["1", "2"] {
+        shelf.add(StoredLetter {
+            id: id.to_owned(),
+            key: Some(key.to_owned().into()),
+            ..StoredLetter::default()
+        });
+    }
+    shelf
+}
+
 #[test]
 fn each_action_is_in_the_log_with_who_and_what() {
     let log = Log::start();
-    let served = served();
+    let shelf = letters_of("ann");
+    let served = Served::<String>::start(|console| {
+        let console = console.letters("logged-letters", shelf.clone());
+        console.allow(Action::ALL)
+    });
     let hostile = "logged\nWARN forged \u{1b}[31m";
     served.send(hostile.into(), Work::Holds);
+    served.send(hostile.into(), Work::Holds);
     served.until_in(hostile, "running");
-    assert_eq!(served.act(hostile, "pause").status, 200);
-    assert_eq!(served.act(hostile, "skip").status, 409);
-    let lines = log.lines_with("logged");
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    for part in [
-        "Pause",
-        "dispatcher=orders",
-        "session=0",
-        "peer=\"127.0.0.1:",
-        "\"done\"",
-    ] {
-        assert!(lines[0].contains(part), "{part} is not in {}", lines[0]);
+    until("both are here", || served.find(hostile)["depth"] == 2);
+    for action in Action::ALL {
+        let (name, on, result) = match action {
+            Action::Pause | Action::Resume => ("lane", "logged", "result=\"done\""),
+            Action::Purge => ("lane", "logged", "result=\"done\" count=1"),
+            Action::RetryNow | Action::Skip => ("lane", "logged", "result=\"in_flight\""),
+            // Nothing reads a message of this dispatcher.
+            Action::Replace => ("lane", "logged", "result=\"no_message\""),
+            Action::RedriveLetters | Action::PurgeLetters => {
+                ("dead letters", "logged-letters", "result=\"done\" count=1")
+            }
+            other => panic!("{other:?} is new: its line is to be tested"),
+        };
+        let text = serde_json::to_value(action).unwrap();
+        let text = text.as_str().unwrap();
+        if name == "lane" {
+            served.act(hostile, text);
+        } else {
+            let id = if text.starts_with("redrive") {
+                "1"
+            } else {
+                "2"
+            };
+            let body = json!({ "name": "logged-letters", "action": text, "ids": [id] });
+            assert_eq!(served.post("letters/act", &body).status, 200);
+            shelf.add(StoredLetter {
+                id: "3".to_owned(),
+                ..StoredLetter::default()
+            });
+        }
+        let what = format!("action={action:?} ");
+        let line = line_with(log, &[on, "an operator acts on", &what, result]);
+        for part in [name, " WARN ", "session=0", "peer=\"127.0.0.1:"] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+        // A key makes no line of its own, and no colour.
+        assert!(
+            name != "lane" || line.contains("key=\"logged\\nWARN forged"),
+            "{line}"
+        );
+        assert!(!line.contains('\u{1b}'));
     }
-    assert!(
-        lines[1].contains("Skip") && lines[1].contains("in_flight"),
-        "{}",
-        lines[1]
-    );
-    // A key makes no line of its own, and no colour.
-    assert!(lines[0].contains("logged\\nWARN forged"), "{}", lines[0]);
-    assert!(!lines[0].contains('\u{1b}'));
     let read_only = Served::<String>::start(|console| console);
     assert_eq!(read_only.act("refused-one", "purge").status, 403);
-    assert!(!log.lines_with("not_allowed").is_empty());
+    line_with(log, &["refused-one", "result=\"not_allowed\""]);
+}
+
+#[test]
+fn a_job_over_letters_is_in_the_log_when_it_begins_stops_and_ends() {
+    let log = Log::start();
+    let shelf = letters_of("ann");
+    let served = Served::<String>::start(|console| {
+        let console = console.letters("job-letters", shelf.clone());
+        console.allow(Action::ALL)
+    });
+    let named = |text: &str| json!({ "name": "job-letters", "action": text, "filter": "ann" });
+    let stop = || served.post("letters/stop", &json!({ "name": "job-letters" }));
+    assert_eq!(stop().status, 409);
+    let stopped = "an operator stops a job";
+    let line = |parts: &[&str]| {
+        let line = line_with(log, &[&["letters=job-letters"], parts].concat());
+        for part in [" WARN ", "session=0", "peer=\"127.0.0.1:"] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+        line
+    };
+    line(&[stopped, "result=\"no_job\""]);
+
+    let gate = shelf.hold();
+    assert_eq!(
+        served.post("letters/act", &named("redrive_letters")).status,
+        200
+    );
+    line(&["an operator acts on dead letters", "result=\"begun\""]);
+    assert_eq!(stop().status, 200);
+    line(&[stopped, "result=\"done\""]);
+    let ended = "a job over dead letters has ended";
+    line(&[
+        ended,
+        "action=\"redrive_letters\"",
+        "result=\"stopped\" count=0",
+    ]);
+    gate.open();
+    until("it is over", || {
+        served.post("letters/act", &named("redrive_letters")).status == 200
+    });
+    line(&[
+        ended,
+        "filter=\"ann\"",
+        "result=\"done\" count=2 looked_at=2",
+    ]);
+    shelf.add(StoredLetter {
+        id: "9".to_owned(),
+        key: Some("ann".into()),
+        ..StoredLetter::default()
+    });
+    shelf.fail();
+    assert_eq!(
+        served.post("letters/act", &named("purge_letters")).status,
+        200
+    );
+    let failed = line(&[
+        ended,
+        "action=\"purge_letters\"",
+        "result=\"failed\" count=0",
+    ]);
+    assert!(
+        failed.contains("why=\"the disk is <b>full</b>\""),
+        "{failed}"
+    );
+
+    let read_only =
+        Served::<String>::start(|console| console.letters("shut-letters", Shelf::with(1)));
+    let refused = read_only.post("letters/stop", &json!({ "name": "shut-letters" }));
+    assert_eq!(refused.status, 403);
+    line_with(
+        log,
+        &["letters=shut-letters", stopped, "result=\"not_allowed\""],
+    );
+}
+
+/// A key that cannot be cloned while this is set.
+static PANICS: AtomicBool = AtomicBool::new(false);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Brittle(String);
+
+impl Clone for Brittle {
+    fn clone(&self) -> Self {
+        assert!(!PANICS.load(Ordering::Relaxed), "planned");
+        Self(self.0.clone())
+    }
+}
+
+impl ConsoleKey for Brittle {
+    fn to_text(&self) -> String {
+        self.0.clone()
+    }
+    fn from_text(text: &str) -> Option<Self> {
+        Some(Self(text.to_owned()))
+    }
+}
+
+#[test]
+fn an_action_whose_key_panics_is_in_the_log_with_its_key() {
+    let log = Log::start();
+    let served = Served::<Brittle>::start(|console| console.allow(Action::ALL));
+    let id = served.find("brittle-one")["id"].clone();
+    PANICS.store(true, Ordering::Relaxed);
+    let body = json!({ "dispatcher": "orders", "id": id, "action": "pause" });
+    assert_eq!(
+        served.post("act", &body).refusal(),
+        (500, "failed".to_owned())
+    );
+    PANICS.store(false, Ordering::Relaxed);
+    line_with(
+        log,
+        &["key=\"brittle-one\"", "action=Pause", "result=\"failed\""],
+    );
 }

@@ -1,6 +1,7 @@
 //! Each rule of access, attacked over a socket.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
@@ -8,22 +9,27 @@ use keylane_console::{Action, ServeError};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::served::{AT, Served, Work, get, post};
+use crate::served::{AT, Served, Stream, Work, get, post};
+use crate::shelf::Shelf;
 use testkit_browser::{Answer, Request};
 
 const TOKEN: &str = "a token of many bytes";
 
 /// Everything that holds data, and its files.
-const DATA: [&str; 4] = [
+const DATA: [&str; 6] = [
     "about",
     "feed",
     "lanes?dispatcher=orders",
     "lane?dispatcher=orders&id=1",
+    "letters?name=dead",
+    "letter?name=dead&id=1",
 ];
+/// Everything that has an effect, but for `session`.
+const EFFECTS: [&str; 4] = ["act", "find", "letters/act", "letters/stop"];
 const FILES: [&str; 4] = ["", "app.css", "app.js", "icon.svg"];
 
 fn local() -> Served {
-    Served::start(|console| console.allow(Action::ALL))
+    Served::start(|console| console.letters("dead", Shelf::with(1)).allow(Action::ALL))
 }
 
 fn refused(answer: &Answer) -> String {
@@ -45,6 +51,17 @@ fn a_foreign_host_is_refused_everywhere() {
             assert_eq!(refused(&answer), "foreign_host", "{path} at {host}");
         }
     }
+    for path in EFFECTS {
+        let answer = served
+            .ours(post(path))
+            .host("evil.example")
+            .json(&json!({}));
+        assert_eq!(
+            refused(&answer.send(served.address)),
+            "foreign_host",
+            "{path}"
+        );
+    }
     let named = format!("localhost:{}", served.address.port());
     assert_eq!(get("about").host(&named).send(served.address).status, 200);
 }
@@ -53,16 +70,84 @@ fn a_foreign_host_is_refused_everywhere() {
 fn a_peer_of_another_machine_is_refused() {
     let far: SocketAddr = "192.0.2.7:9".parse().unwrap();
     let far = |app: Router| app.layer(Extension(ConnectInfo(far)));
-    let served = Served::<String>::start_with(0, |console| console, far);
+    let served = Served::<String>::start_with(
+        0,
+        |console| console.letters("dead", Shelf::with(1)).allow(Action::ALL),
+        far,
+    );
+    for path in EFFECTS {
+        assert_eq!(
+            refused(&served.post(path, &json!({}))),
+            "foreign_peer",
+            "{path}"
+        );
+    }
     for path in DATA.iter().chain(&FILES) {
         assert_eq!(refused(&served.get(path)), "foreign_peer", "{path}");
     }
     // A proxy on this machine that asks for another one.
     let served = local();
-    for name in ["forwarded", "x-forwarded-for", "x-real-ip"] {
+    for name in [
+        "forwarded",
+        "via",
+        "x-forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-forwarded-server",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-forwarded-for",
+        "x-original-host",
+        "x-envoy-external-address",
+        "x-amzn-trace-id",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "cdn-loop",
+        "fastly-client-ip",
+        "fly-client-ip",
+    ] {
         let answer = get("about").header(name, "192.0.2.7").send(served.address);
         assert_eq!(refused(&answer), "foreign_peer", "{name}");
     }
+    // As nginx writes it: no header, the host of this machine, and HTTP/1.0.
+    let old = old_request(served.address, "/ops/console/about");
+    assert!(old.contains("foreign_peer"), "{old}");
+}
+
+fn old_request(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// What the README says of a proxy that adds nothing, and asks for this machine in HTTP/1.1: it may
+/// read without a token, and cannot act or read with one, whatever origin it names.
+#[test]
+fn a_proxy_that_says_nothing_reads_without_a_token_only() {
+    let open = Served::<String>::start(|console| console);
+    let with_token = Served::<String>::start(|console| console.allow(Action::ALL).token(TOKEN));
+    assert_eq!(open.get("about").status, 200);
+    for path in DATA {
+        assert_eq!(with_token.get(path).refusal().1, "sign_in", "{path}");
+    }
+    let body = json!({ "dispatcher": "orders", "id": "1", "action": "purge" });
+    let act = with_token.ours(post("act")).json(&body);
+    assert_eq!(act.send(with_token.address).refusal().1, "sign_in");
+    assert_eq!(open.post("act", &body).refusal().1, "not_allowed");
+    // Nothing is allowed by mistake.
+    let built = keylane_console::Console::builder()
+        .allow([Action::Pause])
+        .build();
+    assert_eq!(
+        built.unwrap_err().to_string(),
+        "actions are allowed, and there is no token: set `token`, or `without_token` if no proxy leads here"
+    );
 }
 
 #[test]
@@ -145,7 +230,7 @@ fn a_foreign_page_neither_reads_nor_acts() {
         ),
     ];
     for (name, headers) in attacks {
-        for path in ["act", "find", "session"] {
+        for path in EFFECTS.into_iter().chain(["session"]) {
             let request = headers.iter().fold(post(path), |request, (name, value)| {
                 request.header(name, value)
             });
@@ -197,6 +282,7 @@ fn remote() -> Served {
         console
             .token(TOKEN)
             .remote(["ops.example"])
+            .letters("dead", Shelf::with(1))
             .allow(Action::ALL)
     };
     Served::start_with(0, set, far)
@@ -229,11 +315,9 @@ fn without_a_session_there_is_no_data() {
             assert_eq!(answer.status, 401, "{path} {name}");
         }
     }
-    for path in ["find", "act"] {
-        assert_eq!(
-            from_page(path).json(&json!({})).send(served.address).status,
-            401
-        );
+    for path in EFFECTS {
+        let answer = from_page(path).json(&json!({})).send(served.address);
+        assert_eq!(answer.refusal(), (401, "sign_in".to_owned()), "{path}");
     }
     for path in FILES {
         assert_eq!(
@@ -270,11 +354,7 @@ fn the_token_is_posted_once_and_a_cookie_stands_for_it() {
         assert!(line.contains(part), "{part} is not in {line}");
     }
     assert!(!line.contains("domain"), "{line}");
-    let cookie = line["set-cookie: ".len()..]
-        .split(';')
-        .next()
-        .unwrap()
-        .to_owned();
+    let cookie = cookie_of(&answer);
     assert!(!cookie.contains(TOKEN) && cookie.len() > 64);
     let about = || {
         get("about")
@@ -299,6 +379,47 @@ fn the_token_is_posted_once_and_a_cookie_stands_for_it() {
         204
     );
     assert_eq!(about(), 401);
+}
+
+#[test]
+fn a_feed_ends_with_its_session() {
+    let served = Served::<String>::start(|console| console.token(TOKEN));
+    let sign_in = served
+        .ours(post("session"))
+        .json(&json!({ "token": TOKEN }));
+    let cookie = cookie_of(&sign_in.send(served.address));
+    for path in ["feed", "lanes?dispatcher=orders"] {
+        let cookie = if path == "feed" {
+            &cookie
+        } else {
+            &cookie_of(
+                &served
+                    .ours(post("session"))
+                    .json(&json!({ "token": TOKEN }))
+                    .send(served.address),
+            )
+        };
+        let path = format!("{AT}/{path}");
+        let mut viewer = Stream::open_with(served.address, &path, &format!("cookie: {cookie}\r\n"));
+        assert!(viewer.next().is_some() && viewer.next().is_some(), "{path}");
+        let out = served.ours(Request::new("DELETE", &format!("{AT}/session")));
+        assert_eq!(
+            out.header("cookie", cookie).send(served.address).status,
+            204
+        );
+        // An event may have been on its way.
+        assert!(
+            std::iter::from_fn(|| viewer.next()).take(5).count() <= 1,
+            "{path}"
+        );
+    }
+}
+
+/// The cookie that an answer sets, without its attributes.
+fn cookie_of(answer: &Answer) -> String {
+    let mut lines = answer.head.lines();
+    let line = lines.find_map(|line| line.strip_prefix("set-cookie: "));
+    line.unwrap().split(';').next().unwrap().to_owned()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use keylane::Bytes;
 use serde_json::{Value, json};
 
 use crate::served::{Served, Work};
-use testkit_browser::until;
+use testkit_browser::{Browser, until};
 
 fn plain() -> Served {
     Served::start(|console| console)
@@ -152,6 +152,60 @@ fn of_a_hundred_thousand_lanes_the_worst_are_listed_and_any_is_found() {
         (&json!("ready"), &json!(1))
     );
     assert_eq!(served.find("nobody")["state"], "empty");
+
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&format!("{}#lanes", served.url()));
+    browser.until("document.getElementById('caption').textContent.includes(' of 100,001 lanes')");
+    let count = browser.run("return document.querySelectorAll('#rows tr').length");
+    assert!((64..=240).contains(&count.as_u64().unwrap()), "{count}");
+    browser.run(
+        "document.getElementById('key').value = 'user-99999'; \
+         document.getElementById('search').requestSubmit()",
+    );
+    browser.until("document.getElementById('facts').textContent.includes('stateready')");
+}
+
+#[test]
+fn a_young_halted_lane_is_listed_beside_a_hundred_thousand_others() {
+    let served = plain();
+    // More that are older than the oldest that are listed; none of them stays with a runner for
+    // good.
+    for n in 0..200 {
+        served.send(format!("older-{n}"), Work::Waits);
+    }
+    until("they wait", || served.orders.stats().backing_off == 200);
+    for n in 0..63 {
+        served.send(format!("busy-{n}"), Work::Holds);
+    }
+    until("they run", || served.orders.stats().in_flight == 63);
+    served.send("young".to_owned(), Work::Fails);
+    served.until_in("young", "halted");
+    let orders = served.orders.clone();
+    served.runtime.block_on(async {
+        for n in 0..100_000 {
+            let order = (format!("user-{n}"), Work::Holds);
+            orders.send(order).await.unwrap();
+        }
+    });
+    until("all are accepted", || {
+        served.orders.stats().accepted == 100_264
+    });
+    let mut stream = served.stream("lanes?dispatcher=orders", None);
+    let (_, data) = stream.next().unwrap();
+    let rows = data["body"]["lanes"].as_array().unwrap();
+    let young: Vec<_> = rows.iter().filter(|row| row["key"] == "young").collect();
+    assert_eq!(young.len(), 1, "of {} lanes", rows.len());
+    assert_eq!(young[0]["state"], "halted");
+    assert!(rows.len() <= 360, "{}", rows.len());
+    // Resumed, it fails again, and is the one that was halted last. Skipped, it is gone.
+    assert_eq!(served.act("young", "skip").refusal().1, "not_allowed");
+    served.orders.lane(&"young".to_owned()).skip().unwrap();
+    let is_gone = |data: &Value| {
+        let rows = data["body"]["lanes"].as_array().unwrap();
+        rows.iter().all(|row| row["key"] != "young")
+    };
+    stream.until(is_gone);
 }
 
 #[test]

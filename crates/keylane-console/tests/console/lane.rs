@@ -1,12 +1,13 @@
 //! One lane in full, percentiles, paused lanes, leaders, replacements.
 
 use keylane::Dispatcher;
+use keylane::source::{Features, RawMessage};
 use keylane_console::{Action, Console, Leader, SourcePart, View};
 use keylane_testkit::reference::ReferenceServer;
 use serde_json::{Value, json};
 use testkit_browser::{Browser, until};
 
-use crate::page::look;
+use crate::page::{look, look_at_all_widths};
 use crate::served::{Served, Stream, Work, serve};
 
 #[test]
@@ -53,6 +54,35 @@ fn a_lane_shows_its_messages_and_its_failed_attempts() {
     for width in [400, 1_280] {
         look(&browser, width, "lane-messages");
     }
+}
+
+/// Which position the frontier is at is not known here: a message far above it says no more than
+/// where it is.
+#[test]
+fn a_message_of_a_source_says_its_position() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = ReferenceServer::new(Features::new().survives_restart());
+    server.publish((1..=3).map(|id| RawMessage::new(vec![id]).key("ann")));
+    let entered = runtime.enter();
+    let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        .on_exhausted(keylane::OnExhausted::Halt)
+        .spawn(|_: RawMessage| std::future::pending::<Result<(), String>>())
+        .unwrap();
+    let intake = orders.consume(server.source()).unwrap();
+    let console = Console::builder().dispatcher("orders", &orders);
+    let address = serve(&runtime, console);
+    drop(entered);
+    let browser = Browser::start();
+    browser.open(&format!("http://{address}/#lanes"));
+    browser.until("document.querySelector('#rows a')?.textContent == 'ann'");
+    browser.click("#rows a");
+    browser.until("document.querySelectorAll('#messages li').length == 3");
+    let says = browser.run("return document.getElementById('messages').textContent");
+    let says = says.as_str().unwrap();
+    // Those behind the head.
+    assert_eq!(says.matches(", at ").count(), 2, "{says}");
+    assert!(!says.contains("holds back"), "{says}");
+    drop(intake);
 }
 
 #[test]
@@ -115,6 +145,20 @@ fn percentiles_are_of_the_last_seconds() {
             "{times}"
         );
     }
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&served.url());
+    for name in ["wait, median", "attempt, median"] {
+        browser.until(&format!(
+            "Array.from(document.querySelectorAll('.tiles > div')).some((it) => \
+             /^{name}[0-9.]+ (µs|ms|s)90 % [0-9.]+ .*, 99 % [0-9.]+ .*, most [0-9.]+ /.test(it.textContent))"
+        ));
+    }
+    browser.until(
+        "Array.from(document.querySelectorAll('.tiles > div')).some((it) => \
+         /^room left(1,000,000|999,[0-9]{3})0 lanes are full$/.test(it.textContent))",
+    );
+    drop(browser);
     load.abort();
     stream.until(|data| data["body"]["dispatchers"][0]["times"]["attempt"] == Value::Null);
 }
@@ -130,7 +174,8 @@ fn a_halted_message_is_replaced_where_a_text_can_be_decoded() {
     let view = View::of_keys().decode(|text: &str| text.parse::<i64>());
     let console = Console::builder()
         .dispatcher_with("orders", &orders, view)
-        .allow([Action::Replace]);
+        .allow([Action::Replace])
+        .without_token();
     let address = serve(&runtime, console);
     drop(entered);
     runtime.block_on(orders.send(-3)).unwrap();
@@ -234,7 +279,17 @@ fn leaders_and_the_parts_of_sources_are_shown() {
     let browser = Browser::start();
     browser.resize(1_280, 900);
     browser.open(&format!("http://{address}/#sources"));
-    browser.until("document.querySelectorAll('.lags li').length == 3");
+    browser.until("document.querySelectorAll('.lags tbody tr').length == 3");
+    let names = || {
+        let script = "return Array.from(document.querySelectorAll('.lags tbody .name'), (it) => it.textContent)";
+        browser.run(script)
+    };
+    assert_eq!(names(), json!(["orders/2", "orders/1", "orders/0"]));
+    browser.click(".lags button[data-by=lag]");
+    assert_eq!(names(), json!(["orders/1", "orders/0", "orders/2"]));
+    browser.click(".lags button[data-by=name]");
+    assert_eq!(names(), json!(["orders/0", "orders/1", "orders/2"]));
+    crate::page::is_named(&browser);
     browser.until("document.querySelector('.lags .trouble').textContent == '<b>no leader</b>'");
     for width in [400, 1_280] {
         look(&browser, width, "parts");
@@ -242,7 +297,6 @@ fn leaders_and_the_parts_of_sources_are_shown() {
     browser.click("#nav a[href='#leaders']");
     browser.until("document.querySelectorAll('#elections article').length == 3");
     browser.until("document.querySelector('#elections').textContent.includes('<i>host-1</i>')");
-    for width in [400, 1_280] {
-        look(&browser, width, "leaders");
-    }
+    crate::page::is_named(&browser);
+    look_at_all_widths(&browser, "leaders");
 }

@@ -6,7 +6,7 @@ use keylane_inbox::{Inbox, NewMessage};
 use serde_json::{Value, json};
 use testkit_browser::{Browser, until};
 
-use crate::page::look;
+use crate::page::{is_named, look, look_at_all_widths};
 use crate::served::Served;
 use crate::shelf::Shelf;
 
@@ -62,7 +62,10 @@ fn letters_come_in_pages_and_a_filter_chooses() {
         (50, &json!("2"), &json!("100"))
     );
     let none = served.get("letters?name=dead&filter=nobody").json();
-    assert_eq!(none, json!({ "letters": [], "next": null }));
+    assert_eq!(
+        none,
+        json!({ "letters": [], "next": null, "looked_at": 120 })
+    );
     assert_eq!(
         served.get("letter?name=dead&id=7").json()["payload"]["shown"],
         "{\"order\":7}"
@@ -257,9 +260,8 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     browser.resize(1_280, 900);
     browser.open(&format!("{}#letters", served.url()));
     browser.until("document.querySelectorAll('#letter-rows > li').length == 50");
-    for width in [400, 1_600] {
-        look(&browser, width, "letters");
-    }
+    is_named(&browser);
+    look_at_all_widths(&browser, "letters");
     browser.click("#letters-next");
     browser.until("document.querySelector('#letter-rows .name').href.endsWith('/51')");
     let filter = |words: &str| {
@@ -274,11 +276,8 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     browser.click("#letter-rows a");
     browser.until("document.getElementById('letter-error').textContent == 'hostile <i>error</i>'");
     browser.until("document.getElementById('letter-payload').textContent.startsWith('U+202E<img')");
-    browser.prefer("dark");
-    for width in [400, 1_280] {
-        look(&browser, width, "letter");
-    }
-    browser.prefer("light");
+    is_named(&browser);
+    look_at_all_widths(&browser, "letter");
     browser.click("#purge-one");
     browser.click("#ask-yes");
     browser
@@ -294,6 +293,10 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     browser.until("document.getElementById('job-stop').checkVisibility()");
     browser.until("document.getElementById('redrive-all').disabled");
     look(&browser, 400, "job");
+    // A stop asks, and is not confirmed.
+    browser.click("#job-stop");
+    browser.until("document.getElementById('ask-title').textContent == 'Stop?'");
+    browser.click("#ask button[value=no]");
     gate.open();
     browser.until("document.getElementById('job').textContent.includes('is done: 60 of 120')");
     browser.until("document.querySelectorAll('#letter-rows > li').length == 0");
@@ -311,4 +314,81 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     browser.until(
         "document.getElementById('letter-acted').textContent.includes('the disk is <b>full</b>')",
     );
+}
+
+#[test]
+fn a_payload_of_json_is_indented_and_nothing_in_it_changes() {
+    let shelf = Shelf::with(0);
+    let payload = r#"{"id":9007199254740993,"rate": 1.0 ,"far":[1e400,-0,{}, []],"id":"a, \"b\": [c]","e":"\u00e9"}"#;
+    shelf.add(StoredLetter {
+        id: "1".to_owned(),
+        payload: payload.into(),
+        ..StoredLetter::default()
+    });
+    let served = served(&shelf);
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&format!("{}#letter/dead/1", served.url()));
+    browser.until("document.getElementById('letter-form-name').textContent == 'json'");
+    let shown = browser.run("return document.getElementById('letter-payload').textContent");
+    let lines = [
+        "{",
+        r#"  "id": 9007199254740993,"#,
+        r#"  "rate": 1.0,"#,
+        r#"  "far": ["#,
+        "    1e400,",
+        "    -0,",
+        "    {},",
+        "    []",
+        "  ],",
+        r#"  "id": "a, \"b\": [c]","#,
+        r#"  "e": "\u00e9""#,
+        "}",
+    ];
+    assert_eq!(shown, lines.join("\n"));
+    look(&browser, 400, "payload");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn what_is_cut_says_so() {
+    let shelf = Shelf::with(2_100);
+    let mut headers = vec![("n".repeat(257), keylane::Bytes::from("v".repeat(300)))];
+    headers.extend((0..70).map(|n| (format!("header-{n}"), keylane::Bytes::new())));
+    shelf.add(StoredLetter {
+        id: "1".to_owned(),
+        key: Some("k".repeat(1_000).into()),
+        payload: "p".repeat(70_000).into(),
+        error: "e".repeat(5_000),
+        headers,
+        ..StoredLetter::default()
+    });
+    let served = served(&shelf);
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&format!("{}#letters", served.url()));
+    let says = |id: &str, part: &str| {
+        browser.until(&format!(
+            "document.getElementById({id:?}).textContent.includes({part:?})"
+        ));
+    };
+    says("letter-rows", "k… 1,000 characters");
+    says("letter-rows", "the first 256 of 70,000 bytes");
+    // A filter that finds nothing among the first letters is not at the end.
+    browser.run(
+        "document.getElementById('letter-filter').value = 'nothing-has-this'; \
+         document.getElementById('letter-form').requestSubmit()",
+    );
+    says("letters-none", "Looked at 2,0");
+    says("letters-none", "go on with the next page");
+    browser.click("#letters-next");
+    browser.until("document.getElementById('letters-none').textContent == 'No letter to show.'");
+    browser.open(&format!("{}#letter/dead/1", served.url()));
+    says("letter-key", "k… 1,000 characters");
+    says("letter-error", "e… 5,000 characters");
+    says("letter-form-name", "text, the first 65,536 of 70,000 bytes");
+    says("letter-headers", "n… 257 characters");
+    says("letter-headers", "v… 300 characters");
+    says("letter-headers", "7 more headers");
+    look(&browser, 400, "cut");
 }

@@ -18,6 +18,8 @@ mod sources;
 
 mod shelf;
 
+mod leases;
+
 mod letters;
 
 mod letters_of_kafka;

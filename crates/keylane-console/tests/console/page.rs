@@ -66,7 +66,7 @@ pub(crate) fn look(browser: &Browser, width: u32, name: &str) {
     picture(browser, &format!("{name}-{width}.png"));
 }
 
-fn look_at_all_widths(browser: &Browser, name: &str) {
+pub(crate) fn look_at_all_widths(browser: &Browser, name: &str) {
     for width in [400, 800, 1_600] {
         look(browser, width, name);
     }
@@ -76,7 +76,7 @@ fn look_at_all_widths(browser: &Browser, name: &str) {
 }
 
 /// What a screen reader needs: each control has a name, each table its headers.
-fn is_named(browser: &Browser) {
+pub(crate) fn is_named(browser: &Browser) {
     let nameless = browser.run(
         "return Array.from(document.querySelectorAll('button, a, input, select, section, dialog'))
             .filter((it) => it.checkVisibility())
@@ -85,6 +85,14 @@ fn is_named(browser: &Browser) {
             .map((it) => it.outerHTML.slice(0, 200))",
     );
     assert_eq!(nameless, json!([]));
+    let headless = browser.run(
+        "return Array.from(document.querySelectorAll('table'))
+            .filter((it) => it.checkVisibility())
+            .filter((it) => !it.caption?.textContent || !it.tHead?.rows.length
+                || Array.from(it.tHead.rows[0].cells).some((th) => th.scope != 'col' || !th.textContent))
+            .map((it) => it.outerHTML.slice(0, 200))",
+    );
+    assert_eq!(headless, json!([]), "a table without a caption or heads");
     let landmarks = browser.run(
         "return ['header', 'nav[aria-label]', 'main', '[role=status]', 'h1', 'html[lang]']
             .filter((it) => !document.querySelector(it))",
@@ -174,6 +182,7 @@ fn every_view_shows_hostile_keys_as_text() {
 
     browser.click("#nav a[href='#sources']");
     browser.until("document.querySelector('#sources .none').checkVisibility()");
+    is_named(&browser);
 
     let origin = format!("http://{}/", served.address);
     let foreign: Vec<_> = browser.requests();
@@ -212,7 +221,8 @@ fn a_lane_is_searched_for_and_acted_on_once_it_is_confirmed() {
 
     browser.click("button[data-action=skip]");
     browser.until("document.getElementById('ask').open");
-    look(&browser, 400, "asked");
+    is_named(&browser);
+    look_at_all_widths(&browser, "asked");
     browser.click("#ask button[value=no]");
     browser.until("!document.getElementById('ask').open");
     assert_eq!(served.find(key)["state"], "halted", "it was not confirmed");
@@ -283,7 +293,8 @@ fn a_token_is_asked_for_and_opens_the_page() {
     };
     sign_in("wrong");
     browser.until("document.getElementById('notice').textContent.includes('wrong token')");
-    look(&browser, 400, "sign-in");
+    is_named(&browser);
+    look_at_all_widths(&browser, "sign-in");
     sign_in("a token of many bytes");
     browser.until("document.querySelectorAll('#dispatchers article').length == 1");
     assert_eq!(
@@ -292,4 +303,20 @@ fn a_token_is_asked_for_and_opens_the_page() {
         "no script reads it"
     );
     assert_eq!(browser.run("return location.search"), "");
+    // Signed out, it shows nothing, and its feed does not go on.
+    for width in [400, 1_280] {
+        look(&browser, width, "signed-in");
+    }
+    browser.click("#sign-out");
+    browser.until("document.getElementById('sign-in').checkVisibility()");
+    assert_eq!(
+        browser.run("return document.getElementById('dispatchers').childElementCount"),
+        0
+    );
+    assert_eq!(
+        browser.run("return document.getElementById('sign-out').hidden"),
+        true
+    );
+    sign_in("a token of many bytes");
+    browser.until("document.querySelectorAll('#dispatchers article').length == 1");
 }

@@ -84,9 +84,11 @@ where
                 Work::Holds => std::future::pending().await,
             })
             .unwrap();
-        let console = set(Console::builder().dispatcher("orders", &orders))
-            .build()
-            .unwrap();
+        let console = set(Console::builder()
+            .dispatcher("orders", &orders)
+            .without_token())
+        .build()
+        .unwrap();
         let app = around(Router::new().nest(AT, console.router()));
         let listener = until_bound(&runtime, port);
         let address = listener.local_addr().unwrap();
@@ -186,15 +188,18 @@ pub(crate) struct Stream(BufReader<TcpStream>);
 
 impl Stream {
     pub(crate) fn open(address: SocketAddr, path: &str, last_id: Option<&str>) -> Self {
+        let last_id = last_id.map(|id| format!("last-event-id: {id}\r\n"));
+        Self::open_with(address, path, &last_id.unwrap_or_default())
+    }
+
+    /// With more lines in its head.
+    pub(crate) fn open_with(address: SocketAddr, path: &str, lines: &str) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
-        let last_id = last_id
-            .map(|id| format!("last-event-id: {id}\r\n"))
-            .unwrap_or_default();
         let head =
-            format!("GET {path} HTTP/1.1\r\nconnection: close\r\nhost: {address}\r\n{last_id}\r\n");
+            format!("GET {path} HTTP/1.1\r\nconnection: close\r\nhost: {address}\r\n{lines}\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         Self(BufReader::new(stream))
     }

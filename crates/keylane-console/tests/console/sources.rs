@@ -9,7 +9,7 @@ use keylane_testkit::reference::ReferenceServer;
 use serde_json::json;
 use testkit_browser::Browser;
 
-use crate::page::look;
+use crate::page::{is_named, look, look_at_all_widths};
 use crate::served::{Stream, serve};
 
 #[test]
@@ -52,9 +52,8 @@ fn a_source_shows_its_counts_and_its_failed_parts_and_may_end() {
     browser.until(
         "document.querySelector('#intakes .parts')?.textContent.includes('<b>no leader</b>')",
     );
-    for width in [400, 1_280] {
-        look(&browser, width, "sources");
-    }
+    is_named(&browser);
+    look_at_all_widths(&browser, "sources");
     // The console does not keep the intake going.
     drop(intake);
     feed.until(|data| data["body"]["intakes"][0]["state"] == "ended");
@@ -103,6 +102,22 @@ fn a_source_shows_for_how_long_its_messages_are_held() {
     );
     for width in [400, 1_280] {
         look(&browser, width, "hold");
+    }
+    let tile = |name: &str, value: &str| {
+        browser.until(&format!(
+            "Array.from(document.querySelectorAll('#intakes article:first-child .tiles > div')) \
+             .some((it) => it.textContent.startsWith('{name}{value}'))"
+        ));
+    };
+    for (name, value) in [
+        ("received", "1"),
+        ("acked", "0"),
+        ("held", "1"),
+        ("beside full lanes", "0"),
+        ("deferred", "0"),
+        ("restarts", "0"),
+    ] {
+        tile(name, value);
     }
     // The source does not answer, and nothing is extended.
     server.faults().be_slow(Duration::from_secs(600));

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use super::handle::Dispatcher;
 use crate::engine::Events;
 use crate::health::{Health, HealthLimits};
+use crate::observe::hot_keys::Stop;
 use crate::observe::{HotBy, HotKey, Measuring, Stats};
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
@@ -58,7 +59,18 @@ where
     ///
     /// Dropping the future does nothing.
     pub async fn paused(&self, most: usize) -> Vec<K> {
-        self.engine.table.paused(most).await
+        self.engine.table.stopped(most, Stop::Paused).await
+    }
+
+    /// Returns keys whose first message is halted, up to `most`, the one that was halted last
+    /// first. Of more than 1,024 those that were halted first are missed; the old ones among them
+    /// are in [`hottest`](Self::hottest).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    pub async fn halted(&self, most: usize) -> Vec<K> {
+        self.engine.table.stopped(most, Stop::Halted).await
     }
 
     /// Returns the `most` hottest keys, the hottest first.

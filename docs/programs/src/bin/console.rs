@@ -41,6 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let console = Console::builder()
         .dispatcher("orders", &orders)
         .allow([Action::Resume, Action::Skip]) // without this it only shows
+        .without_token() // on a machine of your own; elsewhere `token`
         .build()?;
 
     let app = Router::new()

@@ -15,6 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let console = Console::builder()
         .letters("orders", letters)
         .allow(Action::ALL)
+        .token(var("CONSOLE_TOKEN")?) // of 16 bytes and more
         .build()?;
     // ANCHOR_END: console
     let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use keylane::discipline::{Coalesce, Sequence};
 use keylane::source::RawMessage;
 use keylane::{Builder, Dispatcher, OnExhausted, Overflow};
-use keylane_console::Console;
+use keylane_console::{Action, Console};
 use keylane_inbox::Inbox;
 use keylane_kafka::KafkaSource;
 use keylane_redis::{ListQueue, Redis, StreamSource};
@@ -128,6 +128,7 @@ async fn what_is_named_wrongly() {
         text(Inbox::open(folder.path()).await),
         text(Inbox::open(foreign.path()).await),
         text(Console::builder().remote(["ops.example"]).build()),
+        text(Console::builder().allow([Action::Pause]).build()),
     ];
     assert_said("Addresses and names", &said);
     inbox.close().await.unwrap();

@@ -6,6 +6,7 @@ use keylane_rt::{Arc, clock};
 use super::super::Engine;
 use super::super::message::Work;
 use super::super::settlement::Tally;
+use crate::observe::hot_keys::Stop;
 use crate::types::Spec;
 
 impl<T: Spec> Engine<T> {
@@ -19,7 +20,7 @@ impl<T: Spec> Engine<T> {
                 let paused = lane.decide(Decision::Pause, now, &self.table.rules, spares, effects);
                 debug_assert!(paused.is_ok(), "every lane can be paused");
             });
-        self.probe.hot_keys.paused(hash);
+        self.probe.hot_keys.stopped(Stop::Paused, hash);
         self.apply_and_enqueue(&mut Tally::default(), key.clone(), hash, &mut effects);
     }
 

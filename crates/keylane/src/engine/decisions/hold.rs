@@ -10,6 +10,7 @@ use super::Decisions;
 use crate::engine::message::{Held, Queued, RetryDue};
 use crate::engine::room::Freed;
 use crate::engine::settlement::Tally;
+use crate::observe::hot_keys::Stop;
 use crate::types::Spec;
 
 impl<T: Spec> Decisions<T> {
@@ -96,6 +97,10 @@ impl<T: Spec> Decisions<T> {
         });
         match (tried, held) {
             (Ok(true), None) => {
+                if matches!(hold, Hold::Halt) {
+                    // After the step: a query that looked before it would have dropped the lane.
+                    self.probe.hot_keys.stopped(Stop::Halted, hash);
+                }
                 let queued = self.apply_quiet(tally, key, hash, &mut effects);
                 let swept = of_source.and_then(|key| self.sweep_head(tally, key, hash));
                 self.settlement.flush(tally);

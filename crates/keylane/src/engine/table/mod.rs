@@ -14,7 +14,7 @@ mod inspect;
 mod messages;
 pub(crate) use messages::Listed;
 
-mod paused;
+mod stopped;
 
 mod hottest;
 

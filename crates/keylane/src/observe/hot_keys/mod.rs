@@ -8,7 +8,7 @@
 //! | [`Deepest`] | a lane that grew to 2, 4, 8, .. messages, or by 64 | the least deep |
 //! | [`Stalled`] | a head that waits for a retry, a sink or a decision | the youngest head |
 //! | [`Waits`] | each handler that waits, until it is ready | nothing: there is room for all |
-//! | [`Paused`] | a lane that an operator pauses | the one that was paused first |
+//! | [`Stopped`] | a lane that an operator pauses, or that halts | the one that was first |
 //! | [`Busy`] | the time that handlers of a key have waited | the least: Space-Saving |
 //!
 //! The tables of a dispatcher that never needs them hold no memory.
@@ -30,8 +30,8 @@ mod waits;
 pub(crate) use waits::Wait;
 use waits::Waits;
 
-mod paused;
-use paused::Paused;
+mod stopped;
+use stopped::Stopped;
 
 mod space_saving;
 use space_saving::SpaceSaving;
@@ -55,7 +55,15 @@ pub(crate) struct HotKeys {
     stalled: Mutex<Stalled>,
     waits: Waits,
     busy: Mutex<Busy>,
-    paused: Mutex<Paused>,
+    paused: Mutex<Stopped>,
+    halted: Mutex<Stopped>,
+}
+
+/// Why only an operator lets a lane go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Paused,
+    Halted,
 }
 
 /// All candidates at one moment.
@@ -85,6 +93,7 @@ impl HotKeys {
             waits: Waits::new(concurrency),
             busy: Mutex::default(),
             paused: Mutex::default(),
+            halted: Mutex::default(),
         }
     }
 
@@ -160,19 +169,26 @@ impl HotKeys {
         }
     }
 
-    /// An operator has paused a lane.
-    pub(crate) fn paused(&self, hash: u64) {
-        lock(&self.paused).admit(hash);
+    /// A lane has been stopped.
+    pub(crate) fn stopped(&self, stop: Stop, hash: u64) {
+        lock(self.of(stop)).admit(hash);
     }
 
-    /// Lanes that may be paused, the one that was paused last first.
-    pub(crate) fn maybe_paused(&self) -> Vec<u64> {
-        lock(&self.paused).all()
+    /// Lanes that may be stopped, the one that was stopped last first.
+    pub(crate) fn maybe_stopped(&self, stop: Stop) -> Vec<u64> {
+        lock(self.of(stop)).all()
     }
 
-    /// A lane is not paused any more.
-    pub(crate) fn not_paused(&self, hash: u64) {
-        lock(&self.paused).remove(hash);
+    /// A lane is not stopped any more.
+    pub(crate) fn not_stopped(&self, stop: Stop, hash: u64) {
+        lock(self.of(stop)).remove(hash);
+    }
+
+    fn of(&self, stop: Stop) -> &Mutex<Stopped> {
+        match stop {
+            Stop::Paused => &self.paused,
+            Stop::Halted => &self.halted,
+        }
     }
 
     /// The handler of this runner begins to wait.

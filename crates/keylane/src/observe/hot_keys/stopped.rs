@@ -1,15 +1,16 @@
-//! The lanes that an operator has paused.
+//! The lanes that only an operator lets go on.
 
 use std::collections::VecDeque;
 
 /// Most candidates.
 const MOST: usize = 1_024;
 
-/// The lanes that were paused last. A lane that goes on stays a candidate until a query looks.
+/// The lanes that were paused last, or that halted last. A lane that goes on stays a candidate
+/// until a query looks.
 #[derive(Debug, Default)]
-pub(super) struct Paused(VecDeque<u64>);
+pub(super) struct Stopped(VecDeque<u64>);
 
-impl Paused {
+impl Stopped {
     pub(super) fn admit(&mut self, hash: u64) {
         if !self.0.contains(&hash) {
             if self.0.len() == MOST {
@@ -19,7 +20,7 @@ impl Paused {
         }
     }
 
-    /// The one that was paused last first.
+    /// The one that was stopped last first.
     pub(super) fn all(&self) -> Vec<u64> {
         self.0.iter().rev().copied().collect()
     }
@@ -35,13 +36,13 @@ mod tests {
 
     #[test]
     fn the_last_ones_stay() {
-        let mut paused = Paused::default();
+        let mut stopped = Stopped::default();
         for hash in (0..2 * MOST as u64).chain([MOST as u64]) {
-            paused.admit(hash);
+            stopped.admit(hash);
         }
-        let all = paused.all();
+        let all = stopped.all();
         assert_eq!((all.len(), all[0]), (MOST, 2 * MOST as u64 - 1));
-        paused.remove(all[0]);
-        assert_eq!(paused.all()[0], all[1]);
+        stopped.remove(all[0]);
+        assert_eq!(stopped.all()[0], all[1]);
     }
 }
