@@ -361,7 +361,15 @@ function tile(name) {
   return box;
 }
 
-const REASONS = ["in_flight", "ready", "backing_off", "halted", "paused", "other"];
+const REASONS = ["in_flight", "ready", "backing_off", "halted", "paused", "for_rate", "for_time", "for_batch", "for_lease", "for_store", "for_versions", "other"];
+const WAITS = {
+  for_rate: "wait for their rate",
+  for_time: "wait for their time",
+  for_batch: "wait for a batch",
+  for_lease: "wait for their lease",
+  for_store: "wait for the version store",
+  for_versions: "wait for missing versions",
+};
 
 function dispatcherCard() {
   const name = make("h3", "name");
@@ -397,7 +405,8 @@ function dispatcherCard() {
       const count = it.reasons[reason];
       const share = it.lanes === 0 ? 0 : (100 * count) / it.lanes;
       parts[index].style.width = share + "%";
-      put(legend[index], words(reason) + " " + number(count) + " (" + share.toFixed(share > 0 && share < 1 ? 1 : 0) + " %)");
+      legend[index].hidden = reason in WAITS && count === 0;
+      put(legend[index], (WAITS[reason] ?? words(reason)) + " " + number(count) + " (" + share.toFixed(share > 0 && share < 1 ? 1 : 0) + " %)");
       legend[index].classList.toggle("alarm", count > 0 && (reason === "halted" || reason === "paused"));
     });
   };

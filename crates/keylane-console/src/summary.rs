@@ -47,7 +47,13 @@ pub(crate) struct Reasons {
     pub(crate) backing_off: usize,
     pub(crate) halted: usize,
     pub(crate) paused: usize,
-    /// A rate, a delay, a lease, a batch, missing versions.
+    pub(crate) for_rate: usize,
+    pub(crate) for_time: usize,
+    pub(crate) for_batch: usize,
+    pub(crate) for_lease: usize,
+    pub(crate) for_store: usize,
+    pub(crate) for_versions: usize,
+    /// What the gauges have not counted at this moment.
     pub(crate) other: usize,
 }
 
@@ -64,6 +70,12 @@ impl Reasons {
         Self {
             halted: take(stats.halted),
             paused: take(stats.paused),
+            for_rate: take(stats.waiting.for_rate),
+            for_time: take(stats.waiting.for_time),
+            for_batch: take(stats.waiting.for_batch),
+            for_lease: take(stats.waiting.for_lease),
+            for_store: take(stats.waiting.for_store),
+            for_versions: take(stats.waiting.for_versions),
             backing_off: take(stats.backing_off),
             in_flight: take(stats.in_flight),
             ready: take(stats.ready),
@@ -258,13 +270,23 @@ mod tests {
     fn the_reasons_add_up_to_the_lanes() {
         let several = stats(|it| {
             (it.lanes, it.halted, it.paused, it.in_flight, it.ready) = (10, 1, 2, 9, 3);
+            (it.waiting.for_rate, it.waiting.for_lease) = (1, 2);
         });
-        let reasons = Reasons::of(&several);
-        let sum = reasons.in_flight + reasons.ready + reasons.backing_off;
-        assert_eq!(sum + reasons.halted + reasons.paused + reasons.other, 10);
-        assert_eq!(
-            (reasons.halted, reasons.paused, reasons.in_flight),
-            (1, 2, 7)
-        );
+        let reasons = serde_json::to_value(Reasons::of(&several)).unwrap();
+        let counts = reasons.as_object().unwrap();
+        let counted: Vec<_> = counts.iter().filter(|(_, count)| **count != 0).collect();
+        let counted: Vec<_> = counted
+            .into_iter()
+            .map(|(name, count)| (name.as_str(), count.as_u64().unwrap()))
+            .collect();
+        let mut should = [
+            ("halted", 1),
+            ("paused", 2),
+            ("for_rate", 1),
+            ("for_lease", 2),
+            ("in_flight", 4),
+        ];
+        should.sort_unstable();
+        assert_eq!(counted, should);
     }
 }

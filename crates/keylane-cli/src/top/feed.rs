@@ -60,6 +60,12 @@ pub(super) struct Reasons {
     pub(super) backing_off: u64,
     pub(super) halted: u64,
     pub(super) paused: u64,
+    pub(super) for_rate: u64,
+    pub(super) for_time: u64,
+    pub(super) for_batch: u64,
+    pub(super) for_lease: u64,
+    pub(super) for_store: u64,
+    pub(super) for_versions: u64,
     pub(super) other: u64,
 }
 

@@ -1,6 +1,7 @@
 //! What the feed shows: hostile keys, many lanes, viewers that come again.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use keylane::Bytes;
 use serde_json::{Value, json};
@@ -164,6 +165,32 @@ fn of_a_hundred_thousand_lanes_the_worst_are_listed_and_any_is_found() {
          document.getElementById('search').requestSubmit()",
     );
     browser.until("document.getElementById('facts').textContent.includes('stateready')");
+}
+
+#[test]
+fn lanes_are_counted_by_what_they_wait_for() {
+    let served = plain();
+    served.runtime.block_on(async {
+        let hour = Duration::from_secs(3_600);
+        for key in ["ann", "bob"] {
+            let order = (key.to_owned(), Work::Holds);
+            served.orders.send_when(order, hour).await.unwrap();
+        }
+    });
+    let mut feed = served.stream("feed", None);
+    let body = feed.until(|data| data["body"]["dispatchers"][0]["lanes"] == 2);
+    let reasons = &body["body"]["dispatchers"][0]["reasons"];
+    assert_eq!(
+        (&reasons["for_time"], &reasons["other"]),
+        (&json!(2), &json!(0))
+    );
+    let browser = Browser::start();
+    browser.open(&served.url());
+    browser.until(
+        "document.querySelector('.legend').innerText.includes('wait for their time 2 (100 %)')",
+    );
+    let shown = browser.run("return document.querySelector('.legend').innerText");
+    assert!(!shown.as_str().unwrap().contains("rate"), "{shown}");
 }
 
 #[test]

@@ -31,7 +31,8 @@ use crate::producer::Producer;
 ///
 /// - the process ends between the two. Marks are committed after 100 letters at most;
 /// - another process marks letters of the same partition at the same moment: the later commit may
-///   replace the marks of the earlier one. Within a process that cannot happen;
+///   replace the marks of the earlier one. The marks are read right before and after each commit,
+///   and written again if they are gone, so that is rare. Within a process it cannot happen;
 /// - another process, or another handle that is no clone of this one, redrives the same letter at
 ///   the same moment;
 /// - a [`Redrive`] of the group begins between the two, and reads the letter before it is marked;

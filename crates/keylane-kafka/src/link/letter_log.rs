@@ -25,6 +25,9 @@ const ASKED_FOR: Duration = Duration::from_secs(10);
 /// How long one call may wait for its records.
 const READ_WITHIN: Duration = Duration::from_secs(20);
 
+/// How often letters are marked whose marks another process replaces.
+const MARKED_AGAIN: usize = 5;
+
 /// A commit replaces the marks that were read before it. So one at a time reads and replaces them.
 static MARKING: Mutex<()> = Mutex::new(());
 
@@ -163,7 +166,22 @@ impl LetterLog {
         let _alone = lock(&MARKING);
         let part = self.part_now(number)?;
         let marks = part.marks.with(offsets.iter().copied());
-        let marks = marks.passed(self.first_open(number, &marks, part.end)?);
+        let first = self.first_open(number, &marks, part.end)?;
+        for _ in 0..MARKED_AGAIN {
+            // Another process may have marked letters since, and may replace these marks before it
+            // sees them. So they are read right before the commit, and after it.
+            let marks = self.part_now(number)?.marks;
+            let marks = marks.with(offsets.iter().copied()).passed(first);
+            self.commit(number, &marks)?;
+            let kept = self.part_now(number)?.marks;
+            if offsets.iter().all(|offset| kept.is_done(*offset)) {
+                return Ok(());
+            }
+        }
+        Err(KafkaError::ConsumerCommit(Code::RequestTimedOut).into())
+    }
+
+    fn commit(&mut self, number: i32, marks: &Marks) -> Result<(), MarkError> {
         let Some(text) = marks.metadata(self.most_chars) else {
             return Err(MarkError::Full((number, marks.from())));
         };

@@ -99,12 +99,23 @@ fn reasons(it: Reasons, most: u64) -> [Line<'static>; 2] {
         number(it.backing_off)
     );
     let count = |count, name| Span::raw(format!("{} {name}", number(count)));
-    let unusual = vec![
+    let waits = [
+        (it.for_rate, "for a rate"),
+        (it.for_time, "for a time"),
+        (it.for_batch, "for a batch"),
+        (it.for_lease, "for a lease"),
+        (it.for_store, "for the store"),
+        (it.for_versions, "for versions"),
+    ];
+    let waits = waits.into_iter().filter(|(lanes, _)| *lanes > 0);
+    let waits = waits.map(|(lanes, what)| count(lanes, what).content + ", ");
+    let mut unusual = vec![
         "             ".into(),
         alarm(count(it.halted, "halted, "), it.halted > 0),
         alarm(count(it.paused, "paused, "), it.paused > 0),
-        count(it.other, "wait for something else"),
     ];
+    unusual.extend(waits.map(Span::raw));
+    unusual.push(count(it.other, "for something else"));
     [Line::raw(usual), Line::from(unusual)]
 }
 
