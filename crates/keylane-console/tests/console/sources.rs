@@ -101,7 +101,7 @@ fn a_source_shows_for_how_long_its_messages_are_held() {
     let browser = Browser::start();
     browser.open(&format!("http://{address}/#sources"));
     browser.until(
-        "document.querySelector('.hold').textContent.startsWith('messages are held for 3.0 s, last extended ')",
+        "document.querySelector('.hold')?.textContent.startsWith('messages are held for 3.0 s, last extended ')",
     );
     browser.until("parseFloat(document.querySelector('.hold i').style.width) > 20");
     let shown = "Array.from(document.querySelectorAll('.hold'), (it) => it.checkVisibility())";
