@@ -8,8 +8,8 @@ use keylane::consume::{Intake, IntakeReport};
 use keylane::error::BoxError;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted, Retry};
-use keylane_console::{Console, SourcePart};
-use keylane_kafka::{Control, KafkaSource, PartitionStatus};
+use keylane_console::Console;
+use keylane_kafka::{Control, KafkaSource};
 use serde::{Deserialize, Serialize};
 
 use crate::{Failure, mounted};
