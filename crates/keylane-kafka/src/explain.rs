@@ -32,6 +32,8 @@ impl Heard {
     pub(crate) fn hear(&self, said: &str) {
         if let Some(refusal) = refusal::read(said) {
             *lock(&self.said) = Some((Instant::now(), refusal));
+            // It was not known a moment ago.
+            lock(&self.found).take_if(|(_, found)| found.is_none());
         }
     }
 
