@@ -6,6 +6,7 @@ use keylane::{Dispatcher, OnExhausted};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+#[derive(Clone)]
 struct Order {
     user: &'static str,
     cents: u64,
