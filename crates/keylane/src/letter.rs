@@ -28,7 +28,8 @@ pub enum OnExhausted<K, M, E> {
     /// Stops the key: later messages stay parked until `resume`, `skip` or `replace` of
     /// [`LaneControl`](crate::LaneControl). This is the policy for payments. A keyless message has
     /// no lane to stop: if it comes from a source, it is held, and its source gets it back when the
-    /// intake ends; otherwise it is discarded.
+    /// intake ends; otherwise it is discarded. A source that counts attempts delivers it with its
+    /// attempts used up, so it is held again, until another policy takes it.
     Halt,
 }
 

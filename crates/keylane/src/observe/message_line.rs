@@ -62,6 +62,7 @@ pub(crate) enum What {
 pub(crate) enum Fate {
     DeadLetter,
     Halt,
+    Hold,
     Discard,
 }
 
@@ -179,7 +180,8 @@ impl MessageLine {
                 self,
                 origin,
                 %error,
-                "a message without a key is held: it goes back to its source when the intake ends"
+                "a message without a key is held: it goes back to its source when the intake ends, and \
+                 is held again when it comes back; set `OnExhausted::AtSource` or a dead-letter sink"
             ),
             What::StartRefused { reason } => line!(
                 debug,
@@ -237,6 +239,7 @@ impl Fate {
         match self {
             Self::DeadLetter => "it becomes a dead letter",
             Self::Halt => "its lane halts",
+            Self::Hold => "it has no lane, and is held",
             Self::Discard => "it is discarded",
         }
     }

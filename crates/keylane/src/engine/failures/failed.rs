@@ -106,7 +106,11 @@ impl<T: Spec> Failures<T> {
                 Some(letter.into())
             }
             Verdict::Halt => {
-                self.log_given_up(key.as_ref(), hash, source, attempt, Fate::Halt);
+                let fate = match key {
+                    Some(_) => Fate::Halt,
+                    None => Fate::Hold,
+                };
+                self.log_given_up(key.as_ref(), hash, source, attempt, fate);
                 let why = said.unwrap_or_else(|| why(&failure));
                 let work = Work::letter(attempt, failure, None);
                 let held = Held {
