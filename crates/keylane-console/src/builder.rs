@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use axum::http::uri::Authority;
 use keylane::Dispatcher;
 use keylane::consume::{Intake, IntakeWatch};
 use serde_json::{Value, json};
@@ -71,6 +72,13 @@ pub enum BuildError {
     /// Hosts were named for other machines, and there is no token.
     #[error("other machines may ask, and there is no token: set `token` too")]
     RemoteWithoutToken,
+    /// A host is no name that a client could ask for: it has a scheme, a path or a user, or is
+    /// empty.
+    #[error("{host:?} is no host: name it as in `ops.example` or `ops.example:8443`")]
+    Host {
+        /// What was given to [`Builder::remote`].
+        host: String,
+    },
     /// Actions were allowed, and there is no token: a proxy on this machine could let all act.
     #[error(
         "actions are allowed, and there is no token: set `token`, or `without_token` if no proxy \
@@ -94,7 +102,7 @@ pub enum BuildError {
     },
 }
 
-keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, ActionsWithoutToken, ShortToken, Name, NoIntake }
+keylane_rt::text_in_debug! { BuildError: RemoteWithoutToken, Host, ActionsWithoutToken, ShortToken, Name, NoIntake }
 
 impl Console {
     /// Returns a builder of a console that only shows, to this machine only.
@@ -279,6 +287,9 @@ impl Builder {
         if !self.hosts.is_empty() && self.token.is_none() {
             return Err(BuildError::RemoteWithoutToken);
         }
+        if let Some(host) = self.hosts.iter().find(|host| !is_host(host)) {
+            return Err(BuildError::Host { host: host.clone() });
+        }
         if !self.allowed.is_empty() && self.token.is_none() && !self.without_token {
             return Err(BuildError::ActionsWithoutToken);
         }
@@ -301,6 +312,11 @@ impl Builder {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a client can ask for it.
+fn is_host(host: &str) -> bool {
+    !host.contains('@') && Authority::try_from(host).is_ok()
 }
 
 impl fmt::Debug for Builder {
@@ -433,6 +449,8 @@ mod tests {
         keylane_testkit::error_texts! {
             BuildError =>
                 BuildError::RemoteWithoutToken,
+                BuildError::ActionsWithoutToken,
+                BuildError::Host { host: "http://ops.example".to_owned() },
                 BuildError::ShortToken,
                 BuildError::Name { name: name() },
                 BuildError::NoIntake { name: name() };
@@ -450,6 +468,20 @@ mod tests {
         assert_eq!(built(remote()), Err(BuildError::RemoteWithoutToken));
         assert_eq!(built(remote().token("short")), Err(BuildError::ShortToken));
         assert_eq!(built(remote().token("0123456789abcdef")), Ok(()));
+        for no_host in [
+            "http://ops.example",
+            "ops.example/console",
+            "ann@ops.example",
+            "",
+        ] {
+            let remote = Builder::default()
+                .remote([no_host])
+                .token("0123456789abcdef");
+            let host = no_host.to_owned();
+            assert_eq!(built(remote), Err(BuildError::Host { host }));
+        }
+        let with_port = Builder::default().remote(["ops.example:8443", "[::1]"]);
+        assert_eq!(built(with_port.token("0123456789abcdef")), Ok(()));
     }
 
     #[test]

@@ -17,6 +17,11 @@ use shelf::{Shelf, Wanted};
 pub(crate) async fn run(args: LettersArgs) -> Result<(), Failure> {
     let command = args.command.unwrap_or_default();
     let Some(address) = args.console else {
+        if let Some(letters) = args.letters {
+            let without =
+                format!("--letters {letters:?} are letters of a console: name it with --console");
+            return Err(Failure::Other(without));
+        }
         let command = in_inbox(command)?;
         let (place, form) = (args.place, args.form);
         return commands::run(InboxArgs {

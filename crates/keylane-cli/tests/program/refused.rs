@@ -78,6 +78,8 @@ fn one_of_several_stores_is_named() {
         let why = error(&["--console", &url], args);
         assert!(why.contains(r#""orders", "mail" with --letters"#), "{why}");
     }
+    let why = error(&[], &["list", "--letters", "mail"]);
+    assert!(why.contains("--console"), "{why}");
     let mail = served.ok(&["list", "--letters", "mail"]);
     assert_eq!(mail.lines().count(), 120);
 }
