@@ -161,6 +161,8 @@ fn log(who: Who, act: &Act, acted: Result<&Option<u64>, &Refusal>) {
             Err(refusal) => refusal.name(),
         },
         count = acted.ok().copied().flatten(),
+        // From a store, or from what an operator has written: as a literal, too.
+        why = acted.err().and_then(Refusal::why).map(cut).map(tracing::field::debug),
         "an operator acts on dead letters"
     );
 }

@@ -95,6 +95,14 @@ impl Refusal {
     pub(crate) fn name(&self) -> &'static str {
         self.parts().1
     }
+
+    /// The reason, where the name does not say all.
+    pub(crate) fn why(&self) -> Option<&str> {
+        match self {
+            Self::BadRequest(why) | Self::NoMessage(why) | Self::StoreFailed(why) => Some(why),
+            _ => None,
+        }
+    }
 }
 
 fn of_foreign(foreign: Foreign) -> (u16, &'static str, &'static str) {
@@ -122,10 +130,7 @@ fn of_foreign(foreign: Foreign) -> (u16, &'static str, &'static str) {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, error, what_to_do) = self.parts();
-        let why = match &self {
-            Self::BadRequest(why) | Self::NoMessage(why) | Self::StoreFailed(why) => why,
-            _ => "",
-        };
+        let why = self.why().unwrap_or_default();
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = json!({ "error": error, "what_to_do": what_to_do, "why": why });
         (status, Json(body)).into_response()

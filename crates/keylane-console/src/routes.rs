@@ -206,6 +206,8 @@ fn log(who: Who, act: &Act, key: &str, acted: Result<&Acted, &Refusal>) {
         peer = who.peer(),
         result = acted.map_or_else(Refusal::name, |_| "done"),
         count = acted.ok().and_then(|acted| acted.count()),
+        // From a store, or from what an operator has written: as a literal, too.
+        why = acted.err().and_then(Refusal::why).map(cut).map(tracing::field::debug),
         "an operator acts on a lane"
     );
 }

@@ -161,7 +161,7 @@ fn each_action_is_in_the_log_with_who_and_what() {
             Action::Purge => ("lane", "logged", "result=\"done\" count=1"),
             Action::RetryNow | Action::Skip => ("lane", "logged", "result=\"in_flight\""),
             // Nothing reads a message of this dispatcher.
-            Action::Replace => ("lane", "logged", "result=\"no_message\""),
+            Action::Replace => ("lane", "logged", "result=\"no_message\" why=\""),
             Action::RedriveLetters | Action::PurgeLetters => {
                 ("dead letters", "logged-letters", "result=\"done\" count=1")
             }
