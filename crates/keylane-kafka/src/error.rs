@@ -83,7 +83,7 @@ impl KafkaSourceError {
 /// What the text of [`KafkaSourceError::Denied`] contains.
 pub(crate) const REFUSES: &str = "the broker refuses the user";
 
-const NAMES: TlsNames = TlsNames {
+pub(crate) const NAMES: TlsNames = TlsNames {
     authority: "the property `ssl.ca.location`",
     identity: "the properties `ssl.certificate.location` and `ssl.key.location`",
     with: "set the property `security.protocol` to `ssl` or `sasl_ssl`",
@@ -152,11 +152,13 @@ mod tests {
             SendError =>
                 SendError::Refused { topic: topic(), why: why() },
                 SendError::Unavailable { topic: topic(), why: why() },
+                SendError::Tls { topic: topic(), broker: broker(), failure: TlsFailure::Expired },
                 unsent();
             KafkaLettersError =>
                 KafkaLettersError::Config(no_brokers()),
                 KafkaLettersError::NoTopic { topic: topic() },
                 KafkaLettersError::Unreadable { topic: topic(), why: why() },
+                KafkaLettersError::Tls { broker: broker(), failure: TlsFailure::WrongHost },
                 KafkaLettersError::GroupInUse { group: group() },
                 KafkaLettersError::MarksFull { topic: topic(), oldest: id, most_chars: 9 },
                 KafkaLettersError::NotSent { id, redriven: 1, error: unsent() },
@@ -165,6 +167,7 @@ mod tests {
             RedriveError =>
                 RedriveError::Config(no_brokers()),
                 RedriveError::Unreadable { topic: topic(), why: why() },
+                RedriveError::Tls { broker: broker(), failure: TlsFailure::NoTls },
                 RedriveError::Refused { redriven: 1, error: unsent() },
                 RedriveError::Stopped { redriven: 1, why: why() };
             NoLetterId => NoLetterId;

@@ -1,12 +1,14 @@
 //! The errors of single dead letters.
 
 use keylane_connector::ConfigError;
+use keylane_connector::tls::TlsFailure;
 use keylane_rt::text_in_debug;
 use rdkafka::error::KafkaError;
 use thiserror::Error;
 
 use super::back::is_refusal;
 use super::id::LetterId;
+use crate::error::{KafkaSourceError, NAMES};
 use crate::link::{MarkError, is_group_in_use, is_missing_topic, is_silence};
 use crate::producer::SendError;
 
@@ -45,6 +47,14 @@ pub enum KafkaLettersError {
         group: String,
         /// The message of the client.
         why: String,
+    },
+    /// No broker can be reached, and with this one TLS fails.
+    #[error("{broker}: no TLS: {failure}: {}", failure.advice(NAMES))]
+    Tls {
+        /// The host and the port.
+        broker: String,
+        /// What is wrong.
+        failure: TlsFailure,
     },
     /// A [`Redrive`](crate::Redrive) of the same group runs. Meanwhile the brokers take no marks
     /// from outside the group. No letter was sent.
@@ -108,8 +118,8 @@ pub enum KafkaLettersError {
 }
 
 text_in_debug! {
-    KafkaLettersError: Config, NoTopic, Unreadable, NotAuthorized, GroupInUse, MarksFull, NotSent,
-    NoOrigin, Unmarked
+    KafkaLettersError: Config, NoTopic, Unreadable, NotAuthorized, Tls, GroupInUse, MarksFull,
+    NotSent, NoOrigin, Unmarked
 }
 
 /// The names in errors.
@@ -145,6 +155,9 @@ impl KafkaLettersError {
     pub(super) fn of_marks(error: MarkError, names: Names<'_>) -> Self {
         match error {
             MarkError::Client(error) => Self::of_client(&error, names),
+            MarkError::Refused(KafkaSourceError::Tls { broker, failure }) => {
+                Self::Tls { broker, failure }
+            }
             MarkError::Refused(error) => Self::of_words(error.to_string(), names),
             MarkError::Full((partition, offset)) => Self::MarksFull {
                 topic: names.topic.to_owned(),
@@ -156,6 +169,9 @@ impl KafkaLettersError {
 
     /// Whether the same may succeed a moment later.
     pub(super) fn is_passing(&self) -> bool {
-        matches!(self, Self::GroupInUse { .. } | Self::Unreadable { .. })
+        matches!(
+            self,
+            Self::GroupInUse { .. } | Self::Unreadable { .. } | Self::Tls { .. }
+        )
     }
 }

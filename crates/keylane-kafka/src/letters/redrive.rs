@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use keylane::{Context, Dispatcher, OnExhausted, Overflow, Retry};
+use keylane_connector::tls::TlsFailure;
 use keylane_connector::{ConfigError, lock};
 use keylane_rt::text_in_debug;
 use keylane_source::RawMessage;
@@ -13,7 +14,7 @@ use thiserror::Error;
 
 use super::back::{Failed, is_refusal, send_back};
 use crate::config::KafkaSourceBuilder;
-use crate::error::KafkaSourceError;
+use crate::error::{KafkaSourceError, NAMES};
 use crate::link;
 use crate::producer::{Producer, SendError};
 use crate::record::{Keyless, Maker};
@@ -112,6 +113,14 @@ pub enum RedriveError {
         /// The message of the client.
         why: String,
     },
+    /// No broker can be reached, and with this one TLS fails. No letter went back.
+    #[error("{broker}: no TLS: {failure}: {}", failure.advice(NAMES))]
+    Tls {
+        /// The host and the port.
+        broker: String,
+        /// What is wrong.
+        failure: TlsFailure,
+    },
     /// A letter cannot go back until the cause is removed: it is too large for its topic, the topic
     /// does not exist, or the producer may not write to it. It was tried once.
     #[error("the redrive stopped after {redriven} dead letters: {error}")]
@@ -133,7 +142,7 @@ pub enum RedriveError {
     },
 }
 
-text_in_debug! { RedriveError: Config, NoTopic, Unreadable, NotAuthorized, Refused, Stopped }
+text_in_debug! { RedriveError: Config, NoTopic, Unreadable, NotAuthorized, Tls, Refused, Stopped }
 
 /// How a redrive ends.
 enum Ended {
@@ -215,6 +224,9 @@ impl Redrive {
             link::Failure::Client(error) if link::is_silence(&error) => unreadable(format!(
                 "{error}: check that the brokers answer at their addresses"
             )),
+            link::Failure::Refused(KafkaSourceError::Tls { broker, failure }) => {
+                RedriveError::Tls { broker, failure }
+            }
             error => unreadable(error.to_string()),
         })?;
 

@@ -193,7 +193,7 @@ impl Context {
             return SendError::new(topic, error);
         }
         match self.heard.why(|name| self.config.get(name)) {
-            Some(why) => SendError::not_confirmed(topic, format!("{error}: {why}")),
+            Some(why) => SendError::of_broker(topic, error, why),
             None => SendError::new(topic, error),
         }
     }

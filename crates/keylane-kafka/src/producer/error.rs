@@ -1,8 +1,11 @@
 //! The errors of sending a record.
 
+use keylane_connector::tls::TlsFailure;
 use keylane_rt::text_in_debug;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use thiserror::Error;
+
+use crate::error::{KafkaSourceError, NAMES};
 
 /// A record was not written, or its state is unknown.
 #[non_exhaustive]
@@ -34,9 +37,23 @@ pub enum SendError {
         /// The message of the client or the broker.
         why: String,
     },
+    /// No broker can be reached, and with this one TLS fails. The record may be written all the
+    /// same, if it was on its way before; send it again.
+    #[error(
+        "the record for the topic `{topic}` is not confirmed: {broker}: no TLS: {failure}: {}",
+        failure.advice(NAMES)
+    )]
+    Tls {
+        /// The topic.
+        topic: String,
+        /// The host and the port.
+        broker: String,
+        /// What is wrong.
+        failure: TlsFailure,
+    },
 }
 
-text_in_debug! { SendError: Refused, Unavailable, NotConfirmed }
+text_in_debug! { SendError: Refused, Unavailable, NotConfirmed, Tls }
 
 impl SendError {
     pub(super) fn new(topic: &str, error: &KafkaError) -> Self {
@@ -77,6 +94,18 @@ impl SendError {
         }
     }
 
+    /// Returns the error of a record for which no broker is reached for this reason.
+    pub(super) fn of_broker(topic: &str, error: &KafkaError, why: KafkaSourceError) -> Self {
+        match why {
+            KafkaSourceError::Tls { broker, failure } => Self::Tls {
+                topic: topic.to_owned(),
+                broker,
+                failure,
+            },
+            why => Self::not_confirmed(topic, format!("{error}: {why}")),
+        }
+    }
+
     pub(super) fn not_confirmed(topic: &str, why: impl Into<String>) -> Self {
         let (topic, why) = (topic.to_owned(), why.into());
         Self::NotConfirmed { topic, why }
@@ -89,7 +118,7 @@ impl SendError {
 
     /// Whether the same record may be written if it is sent again, without any other change.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::NotConfirmed { .. })
+        matches!(self, Self::NotConfirmed { .. } | Self::Tls { .. })
     }
 }
 

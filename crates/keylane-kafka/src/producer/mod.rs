@@ -88,7 +88,7 @@ impl Producer {
     ///
     /// # Errors
     ///
-    /// Returns [`SendError`]. With [`NotConfirmed`](SendError::NotConfirmed) the record may be
+    /// Returns [`SendError`]. With one that [`is_retryable`](SendError::is_retryable) the record may be
     /// written all the same.
     ///
     /// # Cancel safety

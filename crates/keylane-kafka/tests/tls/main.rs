@@ -10,7 +10,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use keylane::OnExhausted;
 use keylane::source::RawMessage;
-use keylane_kafka::{KafkaLetters, KafkaSource, KafkaSourceBuilder, Producer, Redrive, TlsFailure};
+use keylane_kafka::{
+    KafkaLetters, KafkaLettersError, KafkaSource, KafkaSourceBuilder, Producer, Redrive,
+    RedriveError, SendError, TlsFailure,
+};
 use keylane_testkit::scenario::{boxed, by_key, until_async as until};
 use testkit_servers::{Authority, Kafka, ServerTls};
 
@@ -152,7 +155,13 @@ impl Stage {
     }
 
     /// A producer, a redrive and the letters say the same.
-    async fn others_fail(&self, listener: &str, properties: Properties, why: &str, advice: &str) {
+    async fn others_fail(
+        &self,
+        listener: &str,
+        properties: Properties,
+        (failure, why): (Option<TlsFailure>, &str),
+        advice: &str,
+    ) {
         let at = self.kafka.listener(listener);
         let producer = Producer::builder(&at).timeout(Duration::from_secs(8));
         let producer = properties.iter().fold(producer, |producer, (name, value)| {
@@ -179,6 +188,23 @@ impl Stage {
             redriven.unwrap_err(),
         );
         assert!(sent.is_retryable(), "{sent}");
+        let of_sent = match &sent {
+            SendError::Tls { failure, .. } => Some(*failure),
+            _ => None,
+        };
+        let of_listed = match &listed {
+            KafkaLettersError::Tls { failure, .. } => Some(*failure),
+            _ => None,
+        };
+        let of_redriven = match &redriven {
+            RedriveError::Tls { failure, .. } => Some(*failure),
+            _ => None,
+        };
+        assert_eq!(
+            [of_sent, of_listed, of_redriven],
+            [failure; 3],
+            "{listener}"
+        );
         let place = format!("{at}: {why}");
         for said in [sent.to_string(), listed.to_string(), redriven.to_string()] {
             assert!(
@@ -268,7 +294,8 @@ async fn each_mistake_has_a_name_and_the_right_settings_work() {
             let stage = &stage;
             async move {
                 let why = no_tls(failure);
-                stage.others_fail(listener, properties, &why, advice).await;
+                let why = (Some(failure), &*why);
+                stage.others_fail(listener, properties, why, advice).await;
             }
         });
     let mistakes = mistakes.map(|(listener, properties, failure, advice)| {
@@ -277,7 +304,9 @@ async fn each_mistake_has_a_name_and_the_right_settings_work() {
     let refused = async {
         let login = stage.login("sasl_ssl", "PLAIN", "another");
         let refused = "the broker refuses the user: ";
-        stage.others_fail("shut", login, refused, "`sasl.*`").await;
+        stage
+            .others_fail("shut", login, (None, refused), "`sasl.*`")
+            .await;
     };
     tokio::join!(good, join_all(logins), join_all(mistakes));
     tokio::join!(refused, join_all(others));
