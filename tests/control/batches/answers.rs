@@ -61,7 +61,11 @@ async fn the_three_forms_of_an_answer() {
     for receipt in submit_all(&each, 1, 1..=4).await {
         words.push(receipt.await.map_err(|error| error.to_string()));
     }
-    let failed = |id: u64| Err(format!("given up: the handler failed: Error({id})"));
+    let failed = |id: u64| {
+        Err(format!(
+            "given up: the handler failed: scripted error of id {id} (Error)"
+        ))
+    };
     // Without retries nothing is kept: each failure is its own, and final.
     assert_eq!(words, [Ok(1), failed(2), Ok(3), failed(4)]);
     let report = each.drain().await;

@@ -184,7 +184,7 @@ fn comments_and_tests_say_nothing() {
 }
 
 /// The rows that quote no message, by their mistakes, and the test that shows each.
-const SHOWN: [(&str, &str, &str); 10] = [
+const SHOWN: [(&str, &str, &str); 12] = [
     (
         "a wrong port, or a server that is away",
         "crates/keylane-redis/src/server.rs",
@@ -229,6 +229,16 @@ const SHOWN: [(&str, &str, &str); 10] = [
         "`Retry::custom` or `u32::MAX` attempts, with short pauses",
         "tests/observe/logs.rs",
         "a_filter_chooses_what_is_logged",
+    ),
+    (
+        "a handler under `leased_by` that acquires the lease of its own key",
+        "crates/keylane-leases/tests/leases/holding.rs",
+        "one_of_many_that_wait_for_a_key_asks_the_store",
+    ),
+    (
+        "more handlers in a transaction than the pool has connections",
+        "crates/keylane-sql/tests/inbox/transactions.rs",
+        "handlers_wait_for_connections",
     ),
     (
         "no subscriber of `tracing`",

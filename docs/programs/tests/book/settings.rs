@@ -24,7 +24,7 @@ const LEFT_OUT: [&str; 4] = [
 ];
 
 /// Types with such methods that are no settings, and what they are instead.
-const NO_SETTINGS: [(&str, &str); 16] = [
+const NO_SETTINGS: [(&str, &str); 18] = [
     (
         "keylane::Shutdown",
         "a call: `within` is where it is awaited",
@@ -48,6 +48,8 @@ const NO_SETTINGS: [(&str, &str); 16] = [
         "keylane_source::Describer",
         "what a connector says about a message",
     ),
+    ("keylane_leases::Holder", "what a store answers"),
+    ("keylane_source::LaneHolder", "what a store answers"),
     ("keylane_metrics::Labels", "what connectors publish"),
     ("keylane_metrics::Metric", "what connectors publish"),
     ("keylane_redis::Fence", "a write: its commands"),
