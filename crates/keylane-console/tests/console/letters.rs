@@ -353,14 +353,20 @@ fn a_payload_of_json_is_indented_and_nothing_in_it_changes() {
 #[test]
 fn what_is_cut_says_so() {
     let shelf = Shelf::with(2_100);
-    let mut headers = vec![("n".repeat(257), keylane::Bytes::from("v".repeat(300)))];
-    headers.extend((0..70).map(|n| (format!("header-{n}"), keylane::Bytes::new())));
+    let long = |of: &str| of.repeat(70_000);
+    let mut headers = vec![(long("n"), keylane::Bytes::from(long("v")))];
+    headers.extend((0..1_030).map(|n| (format!("header-{n}"), keylane::Bytes::new())));
     shelf.add(StoredLetter {
         id: "1".to_owned(),
-        key: Some("k".repeat(1_000).into()),
-        payload: "p".repeat(70_000).into(),
+        key: Some(long("k").into()),
+        payload: long("p").into(),
         error: "e".repeat(5_000),
         headers,
+        ..StoredLetter::default()
+    });
+    shelf.add(StoredLetter {
+        id: "9999".to_owned(),
+        headers: vec![("n".repeat(300), "v".repeat(300).into())],
         ..StoredLetter::default()
     });
     let served = served(&shelf);
@@ -372,7 +378,7 @@ fn what_is_cut_says_so() {
             "document.getElementById({id:?}).textContent.includes({part:?})"
         ));
     };
-    says("letter-rows", "k… 1,000 characters");
+    says("letter-rows", "k… 70,000 characters");
     says("letter-rows", "the first 256 of 70,000 bytes");
     // A filter that finds nothing among the first letters is not at the end.
     browser.run(
@@ -384,11 +390,13 @@ fn what_is_cut_says_so() {
     browser.click("#letters-next");
     browser.until("document.getElementById('letters-none').textContent == 'No letter to show.'");
     browser.open(&format!("{}#letter/dead/1", served.url()));
-    says("letter-key", "k… 1,000 characters");
+    says("letter-key", "k… 70,000 characters");
     says("letter-error", "e… 5,000 characters");
     says("letter-form-name", "text, the first 65,536 of 70,000 bytes");
-    says("letter-headers", "n… 257 characters");
-    says("letter-headers", "v… 300 characters");
+    says("letter-headers", "n… 70,000 characters");
+    says("letter-headers", "v… 70,000 characters");
     says("letter-headers", "7 more headers");
+    browser.open(&format!("{}#letter/dead/9999", served.url()));
+    says("letter-headers", "nnn");
     look(&browser, 400, "cut");
 }
