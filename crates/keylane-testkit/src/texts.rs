@@ -46,6 +46,9 @@ pub fn assert_text<E: Display + Debug>(error: &E) {
     }
 }
 
+/// A text may begin with the name of a system.
+const SYSTEMS: [&str; 5] = ["Kafka ", "MySQL ", "PostgreSQL ", "Redis ", "ZooKeeper "];
+
 fn judge(text: &str, debug: &str) -> Result<(), &'static str> {
     let Some(behind) = debug.strip_prefix(text) else {
         return Err("an error needs `text_in_debug!`");
@@ -54,7 +57,9 @@ fn judge(text: &str, debug: &str) -> Result<(), &'static str> {
     if !(behind.is_empty() || is_variant) || debug.contains(['{', '\n']) {
         return Err("an error shows its fields, or several lines");
     }
-    if text.is_empty() || text.starts_with(char::is_uppercase) || text.ends_with('.') {
+    let is_name = SYSTEMS.iter().any(|system| text.starts_with(system));
+    let is_sentence = text.starts_with(char::is_uppercase) && !is_name;
+    if text.is_empty() || is_sentence || text.ends_with('.') {
         return Err("the text of an error is a lower-case fragment without a full stop");
     }
     Ok(())
