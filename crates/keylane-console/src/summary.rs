@@ -275,10 +275,11 @@ mod tests {
         let reasons = serde_json::to_value(Reasons::of(&several)).unwrap();
         let counts = reasons.as_object().unwrap();
         let counted: Vec<_> = counts.iter().filter(|(_, count)| **count != 0).collect();
-        let counted: Vec<_> = counted
+        let mut counted: Vec<_> = counted
             .into_iter()
             .map(|(name, count)| (name.as_str(), count.as_u64().unwrap()))
             .collect();
+        counted.sort_unstable();
         let mut should = [
             ("halted", 1),
             ("paused", 2),
