@@ -486,6 +486,7 @@ async fn an_operator_decides_about_heads_that_wait() {
     settle().await;
     assert!(lane.retry_now().is_err(), "it waits for no time");
     lane.pause();
+    rig.assert_counted();
     leases.leave(1);
     settle().await;
     assert_eq!(rig.log.running(), 0);

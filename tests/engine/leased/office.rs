@@ -347,6 +347,12 @@ impl Rig {
     pub(super) fn assert_waits(&self, key: u64) {
         assert_eq!(self.state(key), Some(LaneState::Leasing));
         assert_eq!(self.lanes.stats().in_flight, 0, "it takes no concurrency");
+        self.assert_counted();
+    }
+
+    /// What the lanes wait for is what the gauges count.
+    #[track_caller]
+    pub(super) fn assert_counted(&self) {
         check_waits(&self.lanes, &KEYS);
     }
 }
@@ -355,7 +361,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            check_waits(&self.lanes, &KEYS);
+            self.assert_counted();
         }
     }
 }
