@@ -39,8 +39,7 @@ impl<T: Spec> Decisions<T> {
             accepted_at,
         };
         let Some(key) = key.filter(|_| !displaced) else {
-            let source = envelope.obligation.source();
-            self.log_lost(None, hash, source, Lost::ToTheLimit);
+            self.log_lost(None, hash, &envelope, Lost::ToTheLimit);
             self.settlement
                 .settle(tally, envelope, Outcome::Displaced(message));
             return None;
@@ -69,8 +68,7 @@ impl<T: Spec> Decisions<T> {
                 return None;
             }
             Left::Expired => {
-                let source = envelope.obligation.source();
-                self.log_lost(Some(key), hash, source, Lost::Expired);
+                self.log_lost(Some(key), hash, &envelope, Lost::Expired);
                 Outcome::Expired(message)
             }
             Left::Duplicate | Left::Repeated => Outcome::Duplicate(message),
@@ -79,8 +77,7 @@ impl<T: Spec> Decisions<T> {
             Left::Purged => Outcome::Purged(message),
             Left::Displaced => {
                 self.probe.counters.overflowed.add(1);
-                let source = envelope.obligation.source();
-                self.log_lost(Some(key), hash, source, Lost::ToTheLimit);
+                self.log_lost(Some(key), hash, &envelope, Lost::ToTheLimit);
                 Outcome::Displaced(message)
             }
             Left::Skipped => {
@@ -169,8 +166,7 @@ impl<T: Spec> Decisions<T> {
     ) -> Option<Job<T>> {
         let Parked { message, envelope } = refused;
         if self.settings.overflow != Overflow::DeadLetter {
-            let source = envelope.obligation.source();
-            self.log_lost(Some(&key), hash, source, Lost::ToTheLimit);
+            self.log_lost(Some(&key), hash, &envelope, Lost::ToTheLimit);
             self.settlement
                 .settle(tally, envelope, Outcome::Displaced(message));
             return None;

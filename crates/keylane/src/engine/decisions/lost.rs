@@ -4,7 +4,7 @@ use keylane_rt::{clock, lock};
 use tracing::Level;
 
 use super::Decisions;
-use crate::engine::sources::SourceSlot;
+use crate::engine::message::Envelope;
 use crate::observe::message_line::{Lost, What, is_logged};
 use crate::types::Spec;
 
@@ -16,7 +16,7 @@ impl<T: Spec> Decisions<T> {
         &self,
         key: Option<&T::Key>,
         hash: u64,
-        source: Option<SourceSlot>,
+        envelope: &Envelope<T>,
         lost: Lost,
     ) {
         if !is_logged(Level::WARN) {
@@ -29,6 +29,7 @@ impl<T: Spec> Decisions<T> {
         let admitted = lock(reports).admit(clock::now());
         if let Some(suppressed) = admitted {
             let key = self.probe.shown(key, hash);
+            let source = envelope.obligation.source();
             let what = || What::Lost { lost, suppressed };
             self.sources.log(Level::WARN, key, source, what);
         }

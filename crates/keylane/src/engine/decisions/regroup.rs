@@ -126,8 +126,7 @@ impl<T: Spec> Decisions<T> {
             ..
         } = job;
         let envelope = self.start_alone(tally, key.as_ref(), hash, envelope);
-        let source = envelope.obligation.source();
-        self.log_lost(key.as_ref(), hash, source, Lost::Expired);
+        self.log_lost(key.as_ref(), hash, &envelope, Lost::Expired);
         self.settlement
             .settle(tally, envelope, Outcome::Expired(message));
         self.advance(key, hash)

@@ -209,10 +209,9 @@ impl<'a, T: Spec> Placer<'a, T> {
             Offered::Parked => engine.probe.drop_quietly(key),
             Offered::Displaced(old) => {
                 engine.probe.counters.overflowed.add(1);
-                let source = old.envelope.obligation.source();
                 engine
                     .decisions
-                    .log_lost(Some(&key), hash, source, Lost::ToTheLimit);
+                    .log_lost(Some(&key), hash, &old.envelope, Lost::ToTheLimit);
                 let outcome = Outcome::Displaced(old.message);
                 engine
                     .settlement
