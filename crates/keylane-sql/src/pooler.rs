@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 
 /// How often both connections are asked. A busy pooler may lend one of them the same session twice
 /// by chance.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 12;
 
 /// The process of the server that has the session. Without parameters, nothing is prepared.
 const SESSION: &str = "select pg_backend_pid()";
