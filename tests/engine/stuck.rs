@@ -1,12 +1,15 @@
 //! A handler that blocks its thread is reported; it cannot be stopped.
 
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use keylane::Dispatcher;
+use keylane::error::BoxError;
+use keylane::source::{Features, RawMessage};
+use keylane::{Dispatcher, OnExhausted};
 use keylane_testkit::Lines;
-use keylane_testkit::scenario::{MS, paused, settle_until, threads, within};
+use keylane_testkit::reference::ReferenceServer;
+use keylane_testkit::scenario::{MS, paused, settle_until, threads, until, within};
 use tokio::runtime::Builder;
 
 use crate::support::boxed;
@@ -91,17 +94,74 @@ fn reported_once(blocks: Blocks) {
     });
 }
 
+/// Of the line from outside the runtime.
+const NOTHING_RUNS: &str = "no other thread of the runtime is free";
+
+/// The lines of this process: the thread that reports belongs to no runtime.
+fn all_lines() -> &'static Lines {
+    static LINES: OnceLock<Lines> = OnceLock::new();
+    LINES.get_or_init(|| {
+        let lines = Lines::new();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::ERROR)
+            .with_ansi(false)
+            .with_writer(lines.writer())
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).expect("no other test sets one");
+        lines
+    })
+}
+
+/// The runtime has one thread. So the driver, which knows the position, runs when the handler has
+/// returned.
+#[test]
+fn the_message_of_a_handler_that_has_blocked_every_thread_is_named() {
+    let blocks = || all_lines().with(NOTHING_RUNS);
+    let blocks = move || blocks().into_iter().find(|line| line.contains("user-7"));
+    assert!(blocks().is_none());
+    let server = ReferenceServer::new(Features::new());
+    let mut message = RawMessage::new("250").key("user-7");
+    message.id = Some("order-4711".into());
+    server.publish([message]);
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let orders = Dispatcher::key_by_opt(|message: &RawMessage| message.key.clone())
+            .trace_keys()
+            .on_exhausted(OnExhausted::Discard)
+            .stuck_after(20 * MS)
+            .spawn(move |_: RawMessage| {
+                let until = Instant::now() + PATIENCE;
+                while blocks().is_none() && Instant::now() < until {
+                    // What must not be done.
+                    thread::sleep(MS);
+                }
+                async move { Ok::<_, BoxError>(()) }
+            })
+            .unwrap();
+        let intake = orders.consume(server.source()).unwrap();
+        until(|| intake.stats().acked == 1).await;
+        intake.stop().await;
+    });
+    let of_message = |line: &String| line.contains("user-7");
+    let all = all_lines().all().into_iter().filter(of_message);
+    let [now, later] = &Vec::from_iter(all)[..] else {
+        panic!("{:#?}", all_lines().all());
+    };
+    let fields = "key=b\"user-7\" source=reference";
+    assert!(now.contains(&format!("{fields} elapsed=")), "{now}");
+    let fields = format!("{fields} position=0:0#1 id=order-4711");
+    assert!(
+        later.contains("blocked all threads") && later.contains(&fields),
+        "{later}"
+    );
+}
+
 /// Nothing of the runtime runs, and what is outside it says so.
 #[test]
 fn handlers_that_block_every_thread_are_reported() {
-    let lines = Lines::new();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::ERROR)
-        .with_ansi(false)
-        .with_writer(lines.writer())
-        .finish();
-    // For the process: the thread that reports belongs to no runtime.
-    tracing::subscriber::set_global_default(subscriber).expect("no other test sets one");
+    let lines = || all_lines().with(NOTHING_RUNS);
+    // The other test shows its key.
+    let lines = || Vec::from_iter(lines().into_iter().filter(|line| line.contains("key=#")));
     for mut builder in [Builder::new_multi_thread(), Builder::new_current_thread()] {
         let runtime = builder.worker_threads(2).enable_time().build().unwrap();
         let threads = runtime.metrics().num_workers() as u64;
@@ -126,13 +186,13 @@ fn handlers_that_block_every_thread_are_reported() {
         for n in 0..threads {
             orders.try_send(n).unwrap();
         }
-        let before = lines.with("no other thread of the runtime is free").len() as u64;
+        let before = lines().len() as u64;
         let end = orders.drain();
         thread::scope(|scope| {
             let runs = scope.spawn(|| runtime.block_on(end.into_future()));
             let until = Instant::now() + PATIENCE;
             // One of two may be reported while the other has not begun. A line comes after its count.
-            let lines_now = || lines.with("no other thread of the runtime is free").len() as u64;
+            let lines_now = || lines().len() as u64;
             let is_reported = || orders.stats().stuck >= threads && lines_now() > before;
             while !is_reported() && Instant::now() < until {
                 thread::sleep(MS);
@@ -141,7 +201,7 @@ fn handlers_that_block_every_thread_are_reported() {
             *let_go.0.lock().unwrap() = true;
             let_go.1.notify_all();
             // Not before: the scope waits for the handlers.
-            assert!(reported, "nothing was reported: {:?}", lines.all());
+            assert!(reported, "nothing was reported: {:?}", all_lines().all());
             assert_eq!(runs.join().unwrap().done, threads);
         });
         assert_eq!(orders.stats().stuck, threads, "each is reported once");

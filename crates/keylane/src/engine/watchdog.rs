@@ -109,6 +109,7 @@ fn look_at_polls<T: Spec>(engine: &Engine<T>, polls: &mut StuckPolls) -> Vec<Stu
 }
 
 /// `is_alone`: the runtime has run nothing else meanwhile, and so the driver of the source neither.
+/// It says which message that was when it runs again.
 fn report<T: Spec>(engine: &Engine<T>, stuck: &StuckPoll, is_alone: bool) {
     let (hash, elapsed) = (stuck.hash, stuck.lasted);
     engine.probe.counters.stuck.add(1);
@@ -118,9 +119,12 @@ fn report<T: Spec>(engine: &Engine<T>, stuck: &StuckPoll, is_alone: bool) {
         key: engine.table.shown_by_hash(hash),
         what: What::Blocks { elapsed, is_alone },
     };
-    let source = SourceSlot::unpack(stuck.message);
-    let is_there = || !is_alone && stuck.still_lasts();
-    engine.decisions.sources.log_at_once(source, line, is_there);
+    let at = SourceSlot::unpack(stuck.message);
+    let (sources, is_there) = (&engine.decisions.sources, || stuck.still_lasts());
+    match is_alone {
+        true => sources.log_now_and_later(at, line, What::HasBlocked, is_there),
+        false => sources.log_at_once(at, line, is_there),
+    }
 }
 
 impl<T: Spec> Engine<T> {

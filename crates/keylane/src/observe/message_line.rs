@@ -55,6 +55,8 @@ pub(crate) enum What {
         elapsed: Duration,
         is_alone: bool,
     },
+    /// Which message the handler had that blocked all threads. Written when the driver runs again.
+    HasBlocked,
 }
 
 /// What becomes of a message that was given up.
@@ -121,6 +123,7 @@ impl What {
             Self::StartRefused { .. } => Level::DEBUG,
             Self::LetterRefused { .. }
             | Self::Blocks { .. }
+            | Self::HasBlocked
             | Self::RetryPanicked { .. }
             | Self::Halted { .. }
             | Self::HeldWithoutKey { .. } => Level::ERROR,
@@ -214,6 +217,12 @@ impl MessageLine {
                 ?elapsed,
                 "a handler blocks its thread, and no other thread of the runtime is free, so \
                  nothing else runs; move blocking work to `spawn_blocking`"
+            ),
+            What::HasBlocked => line!(
+                error,
+                self,
+                origin,
+                "this message had the handler that blocked all threads of the runtime"
             ),
         }
     }

@@ -37,8 +37,8 @@ impl Sources {
     }
 
     /// Logs what happens to a message in its handler, outside its runner. `is_there`: whether it is
-    /// still there, and its driver runs; asked while it cannot settle. If not, its slot may be
-    /// another one's, and the line is written without the position.
+    /// still there; asked while it cannot settle. If not, its slot may be another one's, and the
+    /// line is written without the position.
     pub(crate) fn log_at_once(
         &self,
         at: Option<SourceSlot>,
@@ -48,6 +48,28 @@ impl Sources {
         if is_logged(line.what.level()) {
             self.push_line(at, line, is_there);
             // No runner may come by that wakes them.
+            self.wake();
+        }
+    }
+
+    /// Does the same while no driver runs: now, without the position, and once more with the position
+    /// when the driver runs again.
+    pub(crate) fn log_now_and_later(
+        &self,
+        at: Option<SourceSlot>,
+        line: MessageLine,
+        later: What,
+        is_there: impl FnOnce() -> bool,
+    ) {
+        let later = MessageLine {
+            key: line.key.clone(),
+            what: later,
+        };
+        self.log_at_once(at, line, || false);
+        if let Some(at) = at
+            && is_logged(later.what.level())
+            && self.give(at, later, is_there).is_ok()
+        {
             self.wake();
         }
     }
@@ -62,23 +84,35 @@ impl Sources {
         let Some(at) = at else {
             return line.write(None);
         };
+        let Err((line, source)) = self.give(at, line, is_there) else {
+            return;
+        };
+        let origin = source.as_deref().map(|source| Origin {
+            source,
+            position: None,
+            id: None,
+        });
+        line.write(origin.as_ref());
+    }
+
+    /// Gives a line to the driver. Returns it with the name of the source if the driver is too far
+    /// behind or the message is not there any more; without the name if the driver is gone.
+    fn give(
+        &self,
+        at: SourceSlot,
+        line: MessageLine,
+        is_there: impl FnOnce() -> bool,
+    ) -> Result<(), (MessageLine, Option<Arc<str>>)> {
         let mut outboxes = lock(&self.outboxes);
         let Some(outbox) = &mut outboxes[at.source as usize] else {
-            drop(outboxes);
-            return line.write(None);
+            return Err((line, None));
         };
         if outbox.news.lines.len() < MOST && is_there() {
             outbox.news.lines.push((at.slot, line));
             outbox.news.is_urgent = true;
             self.unread.store(true, Ordering::Relaxed);
-            return;
+            return Ok(());
         }
-        let source = Arc::clone(&outbox.name);
-        drop(outboxes);
-        line.write(Some(&Origin {
-            source: &source,
-            position: None,
-            id: None,
-        }));
+        Err((line, Some(Arc::clone(&outbox.name))))
     }
 }
