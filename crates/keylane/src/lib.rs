@@ -45,8 +45,8 @@
 //! the message has one, `id`. The position is missing while the driver of the source is more than
 //! 1,024 events behind. An event about a handler that blocks all threads of the runtime has no
 //! position, and another one with it follows when the driver runs again. Messages that are dropped
-//! at the limit of their lane, or because they expired, are one warning in ten seconds, and the next
-//! one says how many there were. A subscriber that panics aborts the dispatcher:
+//! at the limit of their lane, or because they expired, are one warning in ten seconds, and the
+//! next one says how many there were. A subscriber that panics aborts the dispatcher:
 //! [`Report::panicked`] and the intake's `last_error` say so.
 //!
 //! [`Dispatcher::health`] and [`Intake::health`](consume::Intake::health) return whether they can

@@ -52,8 +52,8 @@ impl Sources {
         }
     }
 
-    /// Does the same while no driver runs: now, without the position, and once more with the position
-    /// when the driver runs again.
+    /// Does the same while no driver runs: now, without the position, and once more with the
+    /// position when the driver runs again.
     pub(crate) fn log_now_and_later(
         &self,
         at: Option<SourceSlot>,
