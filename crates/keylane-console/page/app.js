@@ -722,8 +722,8 @@ async function openLetter(store, id) {
   letter = { store, id };
   letters.store = store;
   put(at("letter-acted"), "");
-  at("redrive-one").hidden = !maySend("redrive_letters");
-  at("purge-one").hidden = !maySend("purge_letters");
+  // Nothing is done to a letter that is not shown.
+  at("redrive-one").hidden = at("purge-one").hidden = true;
   try {
     const it = await ask("letter?" + new URLSearchParams({ name: store, id }));
     if (mine === loading) {
@@ -737,6 +737,8 @@ async function openLetter(store, id) {
 }
 
 function showLetter(it) {
+  at("redrive-one").hidden = !maySend("redrive_letters");
+  at("purge-one").hidden = !maySend("purge_letters");
   write(at("letter-key"), it.key ?? "(no key)", it.key_chars ?? undefined);
   const cause = make("span", "state bad", it.cause);
   const payload = it.payload;

@@ -139,6 +139,7 @@ fn which(act: &Act) -> Result<Which, Refusal> {
 fn refusal(unfit: Unfit) -> Refusal {
     match unfit {
         Unfit::Busy => Refusal::JobRuns,
+        Unfit::NoId(why) => Refusal::BadRequest(why),
         Unfit::Failed(why) => Refusal::StoreFailed(why),
     }
 }

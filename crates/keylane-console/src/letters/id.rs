@@ -4,11 +4,21 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use keylane::error::BoxError;
+use thiserror::Error;
+
+/// A text that is the id of no letter.
+#[derive(Debug, Error)]
+#[error("{text:?} is not the id of a letter here, take one of the list: {why}")]
+pub(super) struct NoId {
+    text: String,
+    why: String,
+}
 
 /// Reads an id.
 pub(super) fn id<T: FromStr<Err: Display>>(text: &str) -> Result<T, BoxError> {
-    text.parse().map_err(|why| {
-        format!("{text:?} is not the id of a letter here, take one of the list: {why}").into()
+    text.parse().map_err(|why: T::Err| {
+        let (text, why) = (text.to_owned(), why.to_string());
+        NoId { text, why }.into()
     })
 }
 

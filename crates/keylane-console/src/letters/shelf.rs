@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::id::NoId;
 use super::job::JobView;
 use super::shown::{ALONE, IN_LIST, LetterRow, matches};
 use super::store::{LetterStore, StoredLetter};
@@ -45,6 +46,8 @@ pub(crate) enum Which {
 pub(crate) enum Unfit {
     /// A job runs.
     Busy,
+    /// It is the id of no letter.
+    NoId(String),
     /// The store has failed.
     Failed(String),
 }
@@ -222,7 +225,7 @@ impl Run {
         let (state, why) = match worked {
             Ok(true) => ("done", String::new()),
             Ok(false) => ("stopped", String::new()),
-            Err(Unfit::Failed(why)) => ("failed", why),
+            Err(Unfit::Failed(why) | Unfit::NoId(why)) => ("failed", why),
             Err(Unfit::Busy) => ("failed", String::new()),
         };
         self.job.end(state, why);
@@ -312,6 +315,7 @@ async fn apply(store: &dyn LetterStore, what: What, ids: &[String]) -> Result<u6
 async fn answered<T>(call: impl Future<Output = Result<T, BoxError>>) -> Result<T, Unfit> {
     match timeout(PATIENCE, call).await {
         Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) if error.is::<NoId>() => Err(Unfit::NoId(error.to_string())),
         Ok(Err(error)) => Err(Unfit::Failed(error.to_string())),
         Err(_) => Err(Unfit::Failed(format!("no answer within {PATIENCE:?}"))),
     }

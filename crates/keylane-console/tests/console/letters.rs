@@ -314,6 +314,15 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     browser.until(
         "document.getElementById('letter-acted').textContent.includes('the disk is <b>full</b>')",
     );
+
+    // Nothing can be done to a letter that is not shown.
+    browser.run("location.hash = location.hash.replace(/[^/]*$/, '0')");
+    browser.until("document.body.textContent.includes('The letter was not read: ')");
+    for button in ["redrive-one", "purge-one"] {
+        browser.until(&format!(
+            "!document.getElementById('{button}').checkVisibility()"
+        ));
+    }
 }
 
 #[test]

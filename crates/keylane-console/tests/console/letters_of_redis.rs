@@ -139,7 +139,7 @@ pub(crate) fn are_purged_and_redriven(
         why.starts_with("\"17-x\" is not the id of a letter here"),
         "{why}"
     );
-    assert_eq!(wrong.refusal(), (502, "store_failed".to_owned()));
+    assert_eq!(wrong.refusal(), (400, "bad_request".to_owned()));
     let purged = act(served, "purge_letters", "ids", json!([of("ann")]));
     assert_eq!(purged, json!({ "letters": 1 }));
     let again = act(served, "redrive_letters", "ids", json!([of("ann")]));

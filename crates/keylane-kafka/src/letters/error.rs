@@ -56,11 +56,11 @@ pub enum KafkaLettersError {
         /// What is wrong.
         failure: TlsFailure,
     },
-    /// A [`Redrive`](crate::Redrive) of the same group runs. Meanwhile the brokers take no marks
-    /// from outside the group. No letter was sent.
+    /// A [`Redrive`](crate::Redrive) of the same group runs, or it is the group of a consumer.
+    /// Meanwhile the brokers take no marks from outside the group. No letter was sent.
     #[error(
         "the group `{group}` has members, so no letter can be marked as done: wait until the \
-         redrive that runs has ended, and try again"
+         redrive that runs has ended, or set another group if it is the one of a consumer"
     )]
     GroupInUse {
         /// The group that marks what is done.

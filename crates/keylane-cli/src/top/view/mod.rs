@@ -76,15 +76,8 @@ fn tab_line(state: &State) -> Line<'_> {
     }
     if state.page == Page::Lanes {
         let name = state.dispatcher_name().unwrap_or_default();
-        let all = words::number(state.lanes.all);
-        spans.push(
-            format!(
-                "  {}: {all} lanes, by {}",
-                visible(&name),
-                state.sort.name()
-            )
-            .into(),
-        );
+        let all = words::lanes(state.lanes.all);
+        spans.push(format!("  {}: {all}, by {}", visible(&name), state.sort.name()).into());
     }
     Line::from(spans)
 }

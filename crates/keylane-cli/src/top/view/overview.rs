@@ -4,7 +4,7 @@ use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 
 use super::styles::{ALARM, NOTE};
-use super::words::{micros, number, visible, words};
+use super::words::{lanes, micros, number, visible, words};
 use crate::top::feed::{Election, Quantiles, Reasons, Store, Summary};
 use crate::top::state::State;
 
@@ -39,7 +39,7 @@ fn dispatcher(it: &Summary, [accepted, done, failed]: [u64; 3]) -> Vec<Line<'_>>
         Line::from(vec![
             pair(
                 "waiting",
-                format!("{} in {} lanes", number(it.waiting), number(it.lanes)),
+                format!("{} in {}", number(it.waiting), lanes(it.lanes)),
             ),
             alarm(pair("room", room(it)), it.capacity_left == 0),
         ]),
@@ -52,9 +52,9 @@ fn dispatcher(it: &Summary, [accepted, done, failed]: [u64; 3]) -> Vec<Line<'_>>
 
 fn room(it: &Summary) -> String {
     format!(
-        "{} left, {} lanes full",
+        "{} left, {} full",
         number(it.capacity_left),
-        number(it.full_lanes)
+        lanes(it.full_lanes)
     )
 }
 

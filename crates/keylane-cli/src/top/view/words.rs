@@ -13,6 +13,14 @@ pub(super) fn number(value: u64) -> String {
     text
 }
 
+/// A number of lanes.
+pub(super) fn lanes(count: u64) -> String {
+    match count {
+        1 => "1 lane".to_owned(),
+        _ => format!("{} lanes", number(count)),
+    }
+}
+
 /// Microseconds.
 pub(super) fn micros(us: u64) -> String {
     match us {
@@ -62,6 +70,10 @@ mod tests {
         assert_eq!(
             [0, 999, 1_000, 1_234_567].map(number),
             ["0", "999", "1,000", "1,234,567"]
+        );
+        assert_eq!(
+            [0, 1, 2_000].map(lanes),
+            ["0 lanes", "1 lane", "2,000 lanes"]
         );
         assert_eq!(
             [7, 1_500, 12_000, 1_500_000].map(micros),
