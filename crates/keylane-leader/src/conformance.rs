@@ -10,10 +10,12 @@
 //! # async fn main() {
 //! let store = Arc::new(MemoryElections::new());
 //! conformance::check(store.clone(), conformance::SHORTEST).await;
-//! conformance::check_end(store).await;
+//! conformance::check_end(store.clone()).await;
+//! conformance::check_turns(store).await;
 //! # }
 //! ```
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::store::{
     CandidateId, Election, ElectionStore, Entry, Recorded, Stage, TermRecord, decode, encode,
 };
+use crate::{Candidate, Career, Elections, End, Stop, Term};
 
 /// Longer than a case takes. A session of a store must be able to last so long.
 const LONG: Duration = Duration::from_secs(60);
@@ -94,6 +97,59 @@ pub async fn check_end(store: Arc<dyn ElectionStore>) {
     let holder = scene.look().await.holder.map(|holder| holder.token);
     assert_eq!(holder, Some(next), "the lease of another term was released");
     scene.release(next).await;
+}
+
+/// Checks that two candidates lead one after the other.
+///
+/// # Panics
+///
+/// Panics if a candidate does not run, or none leads within a minute.
+pub async fn check_turns(store: Arc<dyn ElectionStore>) {
+    let elections = Elections::open(store);
+    let elections = elections.unwrap_or_else(|error| panic!("no elections: {error}"));
+    let election = format!("turns/{}", Owner::random());
+    let [one, other] = ["one", "other"].map(|id| {
+        let candidate = Candidate::builder(&elections, &election).id(id);
+        let running = candidate.run(Leads);
+        running.unwrap_or_else(|error| panic!("{id} is no candidate: {error}"))
+    });
+    until(|| one.leads() || other.leads()).await;
+    let (first, second) = match one.leads() {
+        true => (one, other),
+        false => (other, one),
+    };
+    assert!(!second.leads(), "both lead");
+    first.close().await;
+    until(|| second.leads()).await;
+    second.close().await;
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let waits = async {
+        while !is_so() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = timeout(LONG, waits).await;
+    assert!(waited.is_ok(), "no candidate leads");
+}
+
+/// Leads until it is to stop.
+struct Leads;
+
+impl Career for Leads {
+    type Error = Infallible;
+
+    async fn inaugurate(&mut self, _: &Term) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    async fn execute(&mut self, _: &Term, stop: Stop) -> Result<(), Infallible> {
+        stop.requested().await;
+        Ok(())
+    }
+
+    async fn hand_over(&mut self, _: &Term, _: End) {}
 }
 
 struct Scene {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keylane::OnExhausted;
 use keylane::source::RawMessage;
-use keylane_leader::{Candidate, Career, Elections, End, Stop, Term};
+use keylane_leader::conformance::check_turns;
 use keylane_leases::{Leases, Settings};
 use keylane_sql::error::{ErrorKind, TlsFailure};
 use keylane_sql::sqlx::{self, PgPool};
@@ -132,42 +132,7 @@ async fn works(address: &str) {
     intake.stop().await;
 
     let store = SqlElections::open(&database, &Tables::new()).await.unwrap();
-    let elections = Elections::open(Arc::new(store)).unwrap();
-    take_turns(&elections).await;
-}
-
-/// Two candidates lead one after the other.
-async fn take_turns(elections: &Elections) {
-    let [one, other] = ["one", "other"].map(|id| {
-        let candidate = Candidate::builder(elections, "jobs").id(id);
-        candidate.run(Leads).unwrap()
-    });
-    until("one leads", async || one.leads() || other.leads()).await;
-    let (first, second) = match one.leads() {
-        true => (one, other),
-        false => (other, one),
-    };
-    first.close().await;
-    until("the other one leads", async || second.leads()).await;
-    second.close().await;
-}
-
-/// Leads until it is to stop.
-struct Leads;
-
-impl Career for Leads {
-    type Error = std::convert::Infallible;
-
-    async fn inaugurate(&mut self, _: &Term) -> Result<(), Self::Error> {
-        Ok(())
-    }
-
-    async fn execute(&mut self, _: &Term, stop: Stop) -> Result<(), Self::Error> {
-        stop.requested().await;
-        Ok(())
-    }
-
-    async fn hand_over(&mut self, _: &Term, _: End) {}
+    check_turns(Arc::new(store)).await;
 }
 
 /// Fails with this kind, and says where, why and what to do.
