@@ -101,6 +101,29 @@ async fn paused_keys_are_found_however_few_messages_they_have() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failing_keys_are_found_the_oldest_first() {
+    let orders = Dispatcher::builder(|n: &u64| *n)
+        .retry(Retry::fixed(60 * SECOND).max_attempts(2))
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(|n: u64| async move { if n < 4 { Err("declined") } else { Ok(()) } })
+        .unwrap();
+    for key in [1, 2, 3] {
+        orders.send(key).await.unwrap();
+        until(|| orders.stats().backing_off as u64 == key).await;
+        tokio::time::sleep(SECOND).await;
+    }
+    orders.send(9).await.unwrap();
+    until(|| orders.stats().done == 1).await;
+    assert_eq!(orders.failing(10).await, [1, 2, 3]);
+    assert_eq!(orders.failing(2).await, [1, 2]);
+    // A halted key has failed, and does not any more.
+    orders.lane(&1).retry_now().unwrap();
+    until(|| orders.stats().halted == 1).await;
+    assert_eq!(orders.failing(10).await, [2, 3]);
+    orders.abort().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn waits_and_attempts_are_measured_while_it_is_asked_for() {
     let orders = Dispatcher::builder(|n: &u64| n % 2)
         .spawn(|_: u64| async {

@@ -19,13 +19,13 @@ use crate::summary::Summary;
 use crate::times::{Percentiles, Window};
 use crate::view::View;
 
-/// How many lanes are asked for by each measure. The oldest are more: those that fail are found
-/// among them.
+/// How many lanes are asked for by each measure.
 const BY_AGE: usize = 160;
 const BY_DEPTH: usize = 50;
 const BY_BUSY: usize = 30;
 
-/// Most paused lanes, and most halted ones, that are not among those.
+/// Most lanes of each of these kinds that are not among those.
+const FAILING: usize = 60;
 const PAUSED: usize = 60;
 const HALTED: usize = 60;
 
@@ -46,8 +46,8 @@ pub(crate) trait Target: Send + Sync {
     /// Nothing is measured any more.
     fn rest(&self);
 
-    /// The hottest, the oldest, the busiest, the halted and the paused lanes. No walk over all
-    /// lanes.
+    /// The hottest, the oldest, the busiest, the halted, the failing and the paused lanes. No walk
+    /// over all lanes.
     async fn lanes(&self) -> Vec<Row>;
 
     /// The lane of a key; `None` if the text is no key.
@@ -208,10 +208,11 @@ where
             }
             rows.extend(self.hot_row(hot));
         }
-        let mut stopped = self.dispatcher.halted(HALTED).await;
-        stopped.extend(self.dispatcher.paused(PAUSED).await);
+        let mut others = self.dispatcher.halted(HALTED).await;
+        others.extend(self.dispatcher.failing(FAILING).await);
+        others.extend(self.dispatcher.paused(PAUSED).await);
         let mut listed: HashSet<K> = found.into_keys().collect();
-        for key in stopped {
+        for key in others {
             if !listed.contains(&key) {
                 rows.push(self.row(&key, self.dispatcher.inspect(&key)));
                 listed.insert(key);

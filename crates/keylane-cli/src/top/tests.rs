@@ -299,7 +299,7 @@ fn the_screen_fits_into_any_terminal() {
     press(&mut state, "\x1b?");
     let help = picture(&state, 80, 24);
     assert!(
-        help.contains("those that are paused; not all lanes."),
+        help.contains("those that fail, are halted or are paused; not all lanes."),
         "{help}"
     );
     assert!(help.contains(r"it is \u{1b}[31mgone"), "{help}");

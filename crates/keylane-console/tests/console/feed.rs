@@ -236,6 +236,24 @@ fn a_young_halted_lane_is_listed_beside_a_hundred_thousand_others() {
 }
 
 #[test]
+fn a_young_failing_lane_is_listed_beside_many_that_are_older() {
+    let served = plain();
+    // More than the oldest and the halted ones that are listed.
+    for n in 0..300 {
+        served.send(format!("older-{n}"), Work::Fails);
+    }
+    until("they halt", || served.orders.stats().halted == 300);
+    served.send("young".to_owned(), Work::Waits);
+    served.until_in("young", "backoff");
+    let mut stream = served.stream("lanes?dispatcher=orders", None);
+    let (_, data) = stream.next().unwrap();
+    let rows = data["body"]["lanes"].as_array().unwrap();
+    let young = rows.iter().find(|row| row["key"] == "young");
+    let young = young.unwrap_or_else(|| panic!("it is not among {} lanes", rows.len()));
+    assert_eq!(young["state"], "backoff");
+}
+
+#[test]
 fn a_console_that_is_closed_ends_its_streams() {
     let served = plain();
     let mut stream = served.stream("feed", None);

@@ -73,6 +73,16 @@ where
         self.engine.table.stopped(most, Stop::Halted).await
     }
 
+    /// Returns keys whose first message waits for its next attempt or for the dead-letter sink, up to
+    /// `most`, the oldest message first. Of more than 1,024 the youngest are missed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    pub async fn failing(&self, most: usize) -> Vec<K> {
+        self.engine.table.failing(most).await
+    }
+
     /// Returns the `most` hottest keys, the hottest first.
     ///
     /// The details of a key are exact, as of a moment ago. No query walks all lanes: it looks at

@@ -18,7 +18,7 @@ const HELP: &str = "
  reason   the last error, or what ends the state
 
  The list has the lanes that are worst by age, by depth and by busy time, and
- those that are paused; not all lanes.";
+ those that fail, are halted or are paused; not all lanes.";
 
 pub(super) fn lines() -> Vec<Line<'static>> {
     HELP.lines().map(Line::raw).collect()

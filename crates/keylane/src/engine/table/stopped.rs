@@ -1,10 +1,11 @@
-//! The lanes that an operator has paused, and those that are halted.
+//! The lanes that an operator has paused, those that are halted, and those that fail.
 
 use keylane_lanes::State;
 use keylane_rt as rt;
 use keylane_rt::unwind::caught;
 
 use super::LaneTable;
+use crate::engine::lane::Lane;
 use crate::observe::hot_keys::Stop;
 use crate::types::Spec;
 
@@ -33,6 +34,25 @@ impl<T: Spec> LaneTable<T> {
             }
             // A key that cannot be cloned cannot be shown.
             keys.extend(caught(|| self.lanes.key_of(hash)).ok().flatten());
+        }
+        keys
+    }
+
+    /// Keys whose head waits for its next attempt or for a sink, the oldest head first. The same
+    /// holds for the locks.
+    pub(crate) async fn failing(&self, most: usize) -> Vec<T::Key> {
+        let mut keys = Vec::new();
+        for (looked, hash) in self.probe.hot_keys.maybe_stalled().into_iter().enumerate() {
+            if keys.len() == most {
+                break;
+            }
+            if looked % BATCH == BATCH - 1 {
+                rt::yield_now().await;
+            }
+            let fails = |lane: &Lane<T>| matches!(lane.state(), State::Backoff { .. });
+            if self.lanes.peek_hash(hash, fails) == Some(true) {
+                keys.extend(caught(|| self.lanes.key_of(hash)).ok().flatten());
+            }
         }
         keys
     }

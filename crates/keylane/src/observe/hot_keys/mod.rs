@@ -169,6 +169,13 @@ impl HotKeys {
         }
     }
 
+    /// Lanes whose head may wait for time or for a decision, the oldest head first.
+    pub(crate) fn maybe_stalled(&self) -> Vec<u64> {
+        let mut stalled: Vec<_> = lock(&self.stalled).entries().collect();
+        stalled.sort_unstable_by_key(|(hash, age)| (std::cmp::Reverse(*age), *hash));
+        stalled.into_iter().map(|(hash, _)| hash).collect()
+    }
+
     /// A lane has been stopped.
     pub(crate) fn stopped(&self, stop: Stop, hash: u64) {
         lock(self.of(stop)).admit(hash);
