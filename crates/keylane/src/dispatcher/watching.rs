@@ -73,8 +73,8 @@ where
         self.engine.table.stopped(most, Stop::Halted).await
     }
 
-    /// Returns keys whose first message waits for its next attempt or for the dead-letter sink, up to
-    /// `most`, the oldest message first. Of more than 1,024 the youngest are missed.
+    /// Returns keys whose first message waits for its next attempt or for the dead-letter sink, up
+    /// to `most`, the oldest message first. Of more than 1,024 the youngest are missed.
     ///
     /// # Cancel safety
     ///
