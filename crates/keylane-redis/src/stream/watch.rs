@@ -57,7 +57,8 @@ impl StreamWatch {
 
     /// Returns the streams that this process owns, as they were at most half a second ago, and
     /// those that it cannot take over now, with the reason. Streams of other members of the group
-    /// are not among them. They are in the order in which they were named.
+    /// are not among them. They are in the order in which they were named. While the source waits
+    /// to be opened again after a failure, they are as they were before.
     ///
     /// It sends nothing to the server: a source that is watched asks for the
     /// [lag](StreamPart::lag) of each of its streams every five seconds, also if nothing calls this.
@@ -80,7 +81,8 @@ pub struct StreamPart {
     pub open: usize,
     /// How many entries are read ahead, and wait to be handed over.
     pub waiting: usize,
-    /// How many entries above the frontier are settled.
+    /// How many entries above the frontier are settled, of those that were handed over since the
+    /// pending entries of the stream were read last: after a take-over, or a return.
     pub beyond: u64,
     /// How many entries the group has read and not acked, as `XINFO GROUPS` says, at most five
     /// seconds ago. `None`: it is not known.
