@@ -102,12 +102,14 @@ pub(crate) async fn work() -> Result<(), Failure> {
         .name(job.number.to_string());
     let list = Lanes::start(queue(&redis).build()?.source(), ListQueue::token, &handler)?;
     let stream = source.lease(LEASE).build()?;
+    let streams = stream.watch();
     let stream = Lanes::start(stream, StreamSource::token, &handler)?;
     let console = Console::builder()
         .dispatcher(LIST, &list.dispatcher)
         .dispatcher(STREAM, &stream.dispatcher)
         .intake(LIST, &list.intake)
         .intake(STREAM, &stream.intake)
+        .streams(STREAM, streams)
         .allow(mounted::ALLOWED)
         .without_token();
     say(&Word::Ready(mounted::serve(console.build()?).await?))?;

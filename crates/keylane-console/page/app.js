@@ -520,6 +520,8 @@ function partsTable() {
     const parts = [...it.parts];
     if (by === "name") {
       parts.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+    } else if (by === "frontier") {
+      parts.sort((a, b) => (b.frontier ?? "").localeCompare(a.frontier ?? "", "en", { numeric: true }));
     } else if (by !== "") {
       parts.sort((a, b) => (b[by] ?? -1) - (a[by] ?? -1));
     }
@@ -547,15 +549,16 @@ function partRow(part, most) {
   fill.style.width = (100 * (part.lag ?? 0)) / most + "%";
   const bar = make("div", "bar", fill);
   bar.setAttribute("aria-hidden", "true");
-  const figure = (value) => (value === null ? "–" : number(value));
+  const frontier = make("span", "");
+  write(frontier, part.frontier ?? "–");
   const row = make(
     "tr",
     "",
     first,
     cell("", "lag", part.lag === null ? "unknown" : number(part.lag), bar),
-    cell("", "held", figure(part.held)),
-    cell("", "settled above", figure(part.beyond)),
-    cell("", "frontier", figure(part.frontier)),
+    cell("", "held", number(part.held)),
+    cell("", "settled above", number(part.beyond)),
+    cell("", "frontier", frontier),
   );
   row.setAttribute("role", "row");
   return row;

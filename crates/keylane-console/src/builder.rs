@@ -168,6 +168,17 @@ impl Builder {
         })
     }
 
+    /// Shows the streams of an intake of Redis that this process owns, by the watch of its source:
+    /// get it from [`StreamSource::watch`](keylane_redis::StreamSource::watch) before the source is
+    /// consumed. The console sends nothing to the server for it.
+    #[cfg(feature = "redis")]
+    pub fn streams(self, intake: &str, watch: keylane_redis::StreamWatch) -> Self {
+        self.parts(intake, move || {
+            let parts = watch.parts().into_iter();
+            parts.map(SourcePart::from).collect()
+        })
+    }
+
     /// Shows dead letters under a name.
     pub fn letters(mut self, name: &str, store: impl LetterStore) -> Self {
         self.letters.push((name.to_owned(), Arc::new(store)));

@@ -9,9 +9,10 @@ use crate::rows::cut;
 pub struct SourcePart {
     /// The name of the part.
     pub name: String,
-    /// The position below which all is settled.
-    pub frontier: Option<u64>,
-    /// How far it is behind the end of its log, in messages.
+    /// The position below which all is settled, as its system writes positions: the offset of a
+    /// partition, the id of an entry of a stream.
+    pub frontier: Option<String>,
+    /// How far it is behind the end of its log, in messages. Those that are held count.
     pub lag: Option<u64>,
     /// Messages that were handed over and have not settled.
     pub held: u64,
@@ -36,7 +37,7 @@ impl From<keylane_kafka::PartitionStatus> for SourcePart {
         let failure = status.failure.map(|failure| failure.why);
         Self {
             name: format!("{}/{}", status.topic, status.partition),
-            frontier: Some(status.position),
+            frontier: Some(status.position.to_string()),
             lag,
             held: status.open as u64,
             beyond: status.beyond,
@@ -44,6 +45,23 @@ impl From<keylane_kafka::PartitionStatus> for SourcePart {
             trouble: failure
                 .or_else(|| status.is_full.then(|| full.to_owned()))
                 .or(overtaken),
+        }
+    }
+}
+
+/// A stream. Its lag is [`StreamPart::behind`](keylane_redis::StreamPart::behind): what its group has
+/// read and not acked counts, as for a partition.
+#[cfg(feature = "redis")]
+impl From<keylane_redis::StreamPart> for SourcePart {
+    fn from(part: keylane_redis::StreamPart) -> Self {
+        Self {
+            lag: part.behind(),
+            name: part.stream,
+            frontier: part.frontier.map(|id| id.to_string()),
+            held: part.open as u64,
+            beyond: part.beyond,
+            is_paused: false,
+            trouble: part.failure,
         }
     }
 }
@@ -57,7 +75,7 @@ const MOST: usize = 200;
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct PartRow {
     name: String,
-    frontier: Option<u64>,
+    frontier: Option<String>,
     lag: Option<u64>,
     held: u64,
     beyond: u64,
@@ -75,7 +93,7 @@ pub(crate) fn rows(mut parts: Vec<SourcePart>) -> (Vec<PartRow>, usize) {
     let others = parts.len().saturating_sub(MOST);
     let shown = parts.into_iter().take(MOST).map(|part| PartRow {
         name: cut(&part.name),
-        frontier: part.frontier,
+        frontier: part.frontier.as_deref().map(cut),
         lag: part.lag,
         held: part.held,
         beyond: part.beyond,

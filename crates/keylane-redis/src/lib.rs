@@ -40,7 +40,8 @@ pub use rate::{Quota, SharedRate, SharedRateBuilder, TryAcquireError, WhenAway};
 mod stream;
 pub use stream::{
     EntryId, NoEntryId, StreamBuilder, StreamCounts, StreamFields, StreamLetter, StreamLetters,
-    StreamPosition, StreamSink, StreamSource, StreamStart, StreamTrim, StreamWatch, partition_of,
+    StreamPart, StreamPosition, StreamSink, StreamSource, StreamStart, StreamTrim, StreamWatch,
+    partition_of,
 };
 
 mod metrics;

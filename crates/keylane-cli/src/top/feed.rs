@@ -126,7 +126,7 @@ pub(super) struct FailedPart {
 #[serde(default)]
 pub(super) struct Part {
     pub(super) name: String,
-    pub(super) frontier: Option<u64>,
+    pub(super) frontier: Option<String>,
     pub(super) lag: Option<u64>,
     pub(super) held: u64,
     pub(super) is_paused: bool,

@@ -187,7 +187,7 @@ fn lanes_are_counted_by_what_they_wait_for() {
     let browser = Browser::start();
     browser.open(&served.url());
     browser.until(
-        "document.querySelector('.legend').innerText.includes('wait for their time 2 (100 %)')",
+        "document.querySelector('.legend')?.innerText.includes('wait for their time 2 (100 %)')",
     );
     let shown = browser.run("return document.querySelector('.legend').innerText");
     assert!(!shown.as_str().unwrap().contains("rate"), "{shown}");

@@ -231,7 +231,7 @@ fn leaders_and_the_parts_of_sources_are_shown() {
         let part = |name: &str, lag: u64| SourcePart {
             name: name.to_owned(),
             lag: Some(lag),
-            frontier: Some(100),
+            frontier: Some(format!("{lag}-1764413000000")),
             held: 7,
             beyond: 3,
             ..SourcePart::default()
@@ -289,6 +289,8 @@ fn leaders_and_the_parts_of_sources_are_shown() {
     assert_eq!(names(), json!(["orders/1", "orders/0", "orders/2"]));
     browser.click(".lags button[data-by=name]");
     assert_eq!(names(), json!(["orders/0", "orders/1", "orders/2"]));
+    browser.click(".lags button[data-by=frontier]");
+    assert_eq!(names(), json!(["orders/1", "orders/0", "orders/2"]));
     crate::page::is_named(&browser);
     browser.until("document.querySelector('.lags .trouble').textContent == '<b>no leader</b>'");
     for width in [400, 1_280] {

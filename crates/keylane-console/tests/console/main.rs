@@ -16,6 +16,8 @@ mod page;
 
 mod sources;
 
+mod parts;
+
 mod shelf;
 
 mod leases;

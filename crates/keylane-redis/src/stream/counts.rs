@@ -74,15 +74,3 @@ impl Counters {
         *lock(&self.counts)
     }
 }
-
-/// A handle to watch a source that is consumed. See
-/// [`StreamSource::watch`](crate::StreamSource::watch).
-#[derive(Clone, Debug)]
-pub struct StreamWatch(pub(super) Counters);
-
-impl StreamWatch {
-    /// Returns the current counters.
-    pub fn counts(&self) -> StreamCounts {
-        self.0.get()
-    }
-}

@@ -5,9 +5,9 @@ use std::time::Duration;
 use keylane_metrics::{EVERY, Figures, LabelNames, Labels, Metric, Row, published};
 use tokio::time::sleep;
 
-use super::lag::Lag;
+use super::lag::{Lag, LastLag};
 use super::lease::StreamLease;
-use super::worker::Task;
+use super::worker::{Task, Worker};
 
 const STREAM: LabelNames = LabelNames::new(&["source", "stream"]);
 
@@ -38,26 +38,29 @@ pub(crate) fn published_of_streams() -> Vec<Metric> {
 /// The pause after a question that failed.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Publishes how far the group is behind in a stream that this process owns, until the task is
-/// dropped. Without a recorder there is no task. A question that fails is no failure of the stream.
-pub(super) fn show_lag(source: &str, lease: &StreamLease) -> Option<Task> {
-    let labels = Labels::new().with("source", source);
+/// Publishes how far the group is behind in a stream that this process owns, and keeps it in
+/// `last`, until the task is dropped. Without a recorder and a watch there is no task. A question
+/// that fails is no failure of the stream.
+pub(super) fn show_lag(worker: &Worker, lease: &StreamLease, last: &LastLag) -> Option<Task> {
+    let labels = Labels::new().with("source", &worker.config.name());
     let figures = Figures::new(&ROWS, &labels.with("stream", &lease.place.name()));
-    figures.is_published().then(|| {
-        let lease = lease.clone();
+    let is_shown = figures.is_published() || worker.shown.is_watched();
+    is_shown.then(|| {
+        let (lease, last) = (lease.clone(), last.clone());
         Task(tokio::spawn(async move {
             loop {
-                sleep(ask(&lease, &figures).await).await;
+                sleep(ask(&lease, &figures, &last).await).await;
             }
         }))
     })
 }
 
 /// Asks once. Returns the pause until the next time.
-async fn ask(lease: &StreamLease, figures: &Figures<Lag>) -> Duration {
+async fn ask(lease: &StreamLease, figures: &Figures<Lag>, last: &LastLag) -> Duration {
     match lease.lag().await {
         Ok(lag) => {
             figures.show(|| lag);
+            last.set(Some(lag));
             EVERY
         }
         Err(failure) => {
@@ -67,6 +70,7 @@ async fn ask(lease: &StreamLease, figures: &Figures<Lag>) -> Duration {
                 error = ?failure,
                 "the lag of the stream is not known"
             );
+            last.set(None);
             PAUSE
         }
     }

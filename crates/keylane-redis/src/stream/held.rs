@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use keylane_leases::Lease;
 use keylane_source::{Deliveries, Generation, Outcome, RawMessage, Settlement, SourceError};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::core::Flow;
 use super::core::{Owned, Phase};
@@ -14,11 +16,13 @@ use super::core::{Resume, Resumes};
 use super::counts::Counters;
 use super::guard::Starts;
 use super::id::EntryId;
+use super::lag::LastLag;
 use super::lease::{StreamLease, TenureId};
 use super::origin::delivery;
 use super::position::StreamPosition;
 use super::settle::StreamOutbox;
-use super::worker::{Entry, Gained, Order, Task};
+use super::watch::{Shown, StreamPart};
+use super::worker::{Entry, Failing, Gained, Order, Task};
 
 /// Most entries that one call hands over, so that news of the tasks is heard in between.
 const AT_ONCE: usize = 2_048;
@@ -29,6 +33,7 @@ const FEWEST_OF_ONE: usize = 64;
 pub(super) struct HeldStreams {
     pub(super) starts: Arc<Starts>,
     pub(super) counters: Counters,
+    pub(super) shown: Shown,
     pub(super) resumes: Arc<Resumes>,
     exact_starts: bool,
     last_generation: Generation,
@@ -56,9 +61,34 @@ pub(super) struct OwnedStream {
     orders: mpsc::UnboundedSender<Order>,
     /// Acks to be sent next.
     acks: Vec<EntryId>,
+    lag: LastLag,
+    /// The frontier that was shown last.
+    frontier: Option<EntryId>,
 }
 
 impl OwnedStream {
+    /// Returns what is shown of it.
+    fn part(&mut self) -> StreamPart {
+        // First how far it is read: what is read after that is above it.
+        let (waiting, last) = self.flow.ahead();
+        // Entries on their way from the reader, and those that a stream has dropped that ends here,
+        // are neither open nor waiting.
+        let is_all_here = waiting == 0 && self.owned.phase == Phase::Live;
+        let all_settled = last.filter(|_| is_all_here);
+        let frontier = self.owned.lowest().or(all_settled);
+        self.frontier = frontier.or(self.frontier);
+        let lag = self.lag.get();
+        StreamPart {
+            frontier: self.frontier,
+            open: self.owned.open(),
+            waiting,
+            beyond: self.owned.beyond(),
+            pending: lag.map(|lag| lag.pending),
+            lag: lag.and_then(|lag| lag.unread),
+            ..StreamPart::unknown(&self.tenure.place.stream)
+        }
+    }
+
     /// Stops handing over entries.
     fn end(&mut self, phase: Phase) {
         for entry in self.owned.end(phase) {
@@ -72,6 +102,7 @@ impl HeldStreams {
         Self {
             starts: Arc::new(Starts::new(ttl)),
             counters: Counters::default(),
+            shown: Shown::default(),
             resumes: Arc::default(),
             exact_starts,
             last_generation: Generation(0),
@@ -123,6 +154,23 @@ impl HeldStreams {
         self.ending.clear();
         self.lost.clear();
         self.let_go.clear();
+        self.shown.show(Vec::new());
+    }
+
+    /// Shows the streams, if that is due. Those that fail may be about to be taken over.
+    pub(super) fn show_if_due(&mut self, streams: &[Bytes], failing: &Failing) {
+        let due_at = self.shown.due_at();
+        if due_at.is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        let held = self.held.iter_mut();
+        let mut parts: BTreeMap<_, _> = held.map(|(number, held)| (*number, held.part())).collect();
+        for (number, why) in failing.of_streams() {
+            let part = parts.entry(number);
+            let part = part.or_insert_with(|| StreamPart::unknown(&streams[number as usize]));
+            part.failure.get_or_insert(why);
+        }
+        self.shown.show(parts.into_values().collect());
     }
 
     fn next_generation(&mut self) -> Generation {
@@ -153,6 +201,8 @@ impl HeldStreams {
             telling: gained.telling,
             orders: gained.orders,
             acks: Vec::new(),
+            lag: gained.lag,
+            frontier: None,
         };
         self.let_go.remove(&number);
         let before = self.held.insert(number, held);
@@ -346,6 +396,7 @@ impl HeldStreams {
             if held.owned.phase == Phase::Rewinding {
                 self.starts.end(held.owned.generation);
                 held.owned.begin(generation);
+                held.flow.begin();
                 self.starts.begin(generation, &held.teller, &held.lease);
                 let _ = held.orders.send(Order::Begin(held.owned.round));
             } else {

@@ -1,7 +1,9 @@
 //! How far a group is behind.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keylane_connector::lock;
 use redis::Value;
 
 use super::answer::{Failure, incomprehensible, number, tuple};
@@ -16,6 +18,20 @@ pub(super) struct Lag {
     pub(super) pending: u64,
     /// The age of the oldest entry that is not acked.
     pub(super) oldest: Duration,
+}
+
+/// The last answer for a stream. A handle: its clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastLag(Arc<Mutex<Option<Lag>>>);
+
+impl LastLag {
+    pub(super) fn set(&self, lag: Option<Lag>) {
+        *lock(&self.0) = lag;
+    }
+
+    pub(super) fn get(&self) -> Option<Lag> {
+        *lock(&self.0)
+    }
 }
 
 impl StreamLease {

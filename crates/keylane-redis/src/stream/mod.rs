@@ -123,7 +123,10 @@ mod figures;
 pub(crate) use figures::published_of_streams;
 
 mod counts;
-pub use counts::{StreamCounts, StreamWatch};
+pub use counts::StreamCounts;
+
+mod watch;
+pub use watch::{StreamPart, StreamWatch};
 
 // The tasks.
 mod membership;

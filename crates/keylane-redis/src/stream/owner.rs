@@ -12,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use super::config::StreamTrim;
 use super::core::Flow;
 use super::figures::show_lag;
+use super::lag::LastLag;
 use super::lease::{Place, StreamLease, TakenOver};
 use super::reader::{Ended, Reader};
 use super::settle::StreamOutbox;
@@ -75,6 +76,7 @@ async fn own_once(
     let teller = Arc::new(StreamOutbox::new(worker.counters.clone()));
     let telling = tell(Arc::clone(worker), tenure.clone(), Arc::clone(&teller));
     let (orders, mut ordered) = mpsc::unbounded_channel();
+    let lag = LastLag::default();
     worker.say(News::Gained(Box::new(Gained {
         tenure: tenure.clone(),
         lease: Arc::clone(lease),
@@ -82,9 +84,10 @@ async fn own_once(
         teller,
         telling: Task(tokio::spawn(telling)),
         orders,
+        lag: lag.clone(),
     })));
 
-    let (began, _showing) = (Instant::now(), show_lag(&worker.config.name(), &tenure));
+    let (began, _showing) = (Instant::now(), show_lag(worker, &tenure, &lag));
     let (mut round, mut is_lost) = (Some(0), false);
     // Ends when the source has released the stream, also after a loss, so that no task here owns it
     // again before the source knows.

@@ -1,7 +1,7 @@
 //! One opening of a source.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use keylane_leases::{Lease, Leases};
@@ -17,7 +17,8 @@ use super::counts::Counters;
 use super::guard::Starts;
 use super::lease::Acked;
 use super::membership::{Member, Membership};
-use super::worker::{News, Worker};
+use super::watch::Shown;
+use super::worker::{Failing, News, Worker};
 use crate::error::RedisError;
 use crate::leases::RedisLeases;
 use crate::link::Link;
@@ -28,6 +29,7 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Session {
     pub(super) link: Link,
     pub(super) news: mpsc::UnboundedReceiver<News>,
+    pub(super) failing: Failing,
     steward: JoinHandle<()>,
     stop: Option<oneshot::Sender<()>>,
 }
@@ -37,6 +39,7 @@ pub(super) struct Lasting<'a> {
     pub(super) config: &'a Arc<Config>,
     pub(super) starts: &'a Arc<Starts>,
     pub(super) counters: &'a Counters,
+    pub(super) shown: &'a Shown,
     pub(super) resumes: &'a Arc<Resumes>,
     pub(super) member: &'a Member,
     pub(super) leases: Leases,
@@ -53,6 +56,7 @@ impl Session {
             true => how_to_delete(&mut link.clone()).await?,
         };
         let (say, news) = mpsc::unbounded_channel();
+        let failing = Failing::default();
         let worker = Worker {
             config: Arc::clone(config),
             link: link.clone(),
@@ -61,7 +65,8 @@ impl Session {
             counters: lasting.counters.clone(),
             resumes: Arc::clone(lasting.resumes),
             news: say,
-            failing: Mutex::default(),
+            failing: failing.clone(),
+            shown: lasting.shown.clone(),
         };
         let settings = &config.settings;
         let members = super::membership::members_key(&settings.streams[0], &settings.group);
@@ -72,6 +77,7 @@ impl Session {
         Ok(Self {
             link,
             news,
+            failing,
             steward: tokio::spawn(steward.run(kept, stopped)),
             stop: Some(stop),
         })

@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::answer::Failure;
 use super::config::Config;
-use super::counts::StreamWatch;
 use super::held::HeldStreams;
 use super::id::EntryId;
 use super::lease::{Letter, Refused};
@@ -27,6 +26,7 @@ use super::origin;
 use super::partition::share_slot;
 use super::position::StreamPosition;
 use super::session::{Lasting, Session, default_leases};
+use super::watch::StreamWatch;
 use super::worker::{AGAIN_FOR, News, PAUSE};
 use crate::error::RedisError;
 
@@ -186,9 +186,11 @@ impl StreamSource {
         origin::token(message)
     }
 
-    /// Returns a handle to watch the source. Get it before the source is consumed.
+    /// Returns a handle to watch the source: its counters and its streams. Get it before the source
+    /// is consumed. A source that is watched asks the server every five seconds how far the group
+    /// is behind in each of its streams. See [`StreamWatch`](crate::StreamWatch) for an example.
     pub fn watch(&self) -> StreamWatch {
-        StreamWatch(self.held.counters.clone())
+        StreamWatch::new(&self.held.counters, &self.held.shown)
     }
 
     fn session(&mut self) -> Result<&mut Session, SourceError> {
@@ -295,7 +297,8 @@ impl StreamSource {
             self.probe = Some(self.session()?.probe());
         }
         let probe_at = self.probe.is_none().then_some(probe_at);
-        let wake_at = probe_at.into_iter().chain(self.rewind_at).min();
+        let timers = [probe_at, self.rewind_at, self.held.shown.due_at()];
+        let wake_at = timers.into_iter().flatten().min();
         let session = self.session.as_mut().ok_or_else(not_open)?;
         let news = &mut session.news;
         let timer = async {
@@ -393,6 +396,7 @@ impl Source for StreamSource {
             config: &self.config,
             starts: &self.held.starts,
             counters: &self.held.counters,
+            shown: &self.held.shown,
             resumes: &self.held.resumes,
             member: &self.member,
             leases,
@@ -417,6 +421,10 @@ impl Source for StreamSource {
         loop {
             if let Some(received) = self.follow_news(into).await? {
                 return Ok(received);
+            }
+            if let Some(session) = &self.session {
+                let streams = &self.config.settings.streams;
+                self.held.show_if_due(streams, &session.failing);
             }
             if self.rewind_at.is_some_and(|at| at <= Instant::now()) {
                 self.rewind_at = None;

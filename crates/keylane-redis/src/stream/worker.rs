@@ -1,6 +1,6 @@
 //! The state that the tasks of a source share, and their messages to it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,8 +18,10 @@ use super::core::Resumes;
 use super::counts::Counters;
 use super::guard::Starts;
 use super::id::EntryId;
+use super::lag::LastLag;
 use super::lease::{Acked, Place, StreamLease, TenureId};
 use super::settle::StreamOutbox;
+use super::watch::Shown;
 use crate::error::RedisError;
 use crate::link::Link;
 
@@ -41,8 +43,30 @@ pub(super) struct Worker {
     pub(super) counters: Counters,
     pub(super) resumes: Arc<Resumes>,
     pub(super) news: mpsc::UnboundedSender<News>,
-    /// The current failures, while the rest goes on.
-    pub(super) failing: Mutex<BTreeSet<(u32, Duty)>>,
+    pub(super) failing: Failing,
+    pub(super) shown: Shown,
+}
+
+/// The current failures, with their reasons, while the rest goes on. A handle: its clones share
+/// them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failing(Arc<Mutex<BTreeMap<(u32, Duty), String>>>);
+
+impl Failing {
+    /// Returns why streams fail, by their numbers.
+    pub(super) fn of_streams(&self) -> Vec<(u32, String)> {
+        let failing = lock(&self.0);
+        let of_streams = failing.iter().filter_map(|((stream, duty), why)| {
+            let why = match duty {
+                Duty::Own => why.clone(),
+                Duty::Wait => format!("waiting: {why}"),
+                Duty::Trim => format!("trimming: {why}"),
+                Duty::Share => return None,
+            };
+            Some((*stream, why))
+        });
+        of_streams.collect()
+    }
 }
 
 /// A part of the work on a stream that may fail by itself.
@@ -77,14 +101,15 @@ impl Worker {
 
     /// Records that a part of the work on a stream fails. It is tried again.
     pub(super) fn fails(&self, place: &Place, duty: Duty, why: String) {
-        lock(&self.failing).insert((place.number, duty));
+        lock(&self.failing.0).insert((place.number, duty), why.clone());
         let part = duty.of(place);
         self.say(News::PartFailed { part, why });
     }
 
     /// Records that it does not fail any more, or that this process does not do it any more.
     pub(super) fn works(&self, place: &Place, duty: Duty) {
-        if lock(&self.failing).remove(&(place.number, duty)) {
+        let failed = lock(&self.failing.0).remove(&(place.number, duty));
+        if failed.is_some() {
             self.say(News::PartRecovered(duty.of(place)));
         }
     }
@@ -169,6 +194,7 @@ pub(super) struct Gained {
     pub(super) teller: Arc<StreamOutbox>,
     pub(super) telling: Task,
     pub(super) orders: mpsc::UnboundedSender<Order>,
+    pub(super) lag: LastLag,
 }
 
 /// An order of the source to the task of an owned stream. When its sender is dropped, the task

@@ -35,3 +35,4 @@ mod strays;
 mod support;
 mod trimmed;
 mod unable;
+mod watched;

@@ -83,9 +83,9 @@ fn figures(all: [(&str, u64); 3]) -> Line<'static> {
 fn part(it: &Part) -> Line<'_> {
     let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
     let text = format!(
-        "   {:<20} frontier {:<12} lag {:<10} held {}",
+        "   {:<20} frontier {:<16} lag {:<10} held {}",
         visible(&it.name),
-        known(it.frontier),
+        it.frontier.as_deref().map_or_else(|| "-".into(), visible),
         known(it.lag),
         number(it.held)
     );
@@ -108,6 +108,16 @@ mod tests {
         let lines = one(&source);
         let lines = lines.iter().map(ToString::to_string);
         lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_part_has_its_frontier_as_its_system_writes_it() {
+        let shown = text(
+            r#"{"name":"a","parts":[{"name":"orders:0","frontier":"1700-3","lag":12,"held":2},
+                {"name":"orders:1"}]}"#,
+        );
+        assert!(shown.contains("frontier 1700-3 "), "{shown}");
+        assert!(shown.contains("frontier - "), "{shown}");
     }
 
     #[test]

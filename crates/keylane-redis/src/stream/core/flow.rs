@@ -27,6 +27,8 @@ struct Ahead {
     size: Option<usize>,
     /// The entry up to which the stream was read.
     last: EntryId,
+    /// Whether anything was read since the pending entries are read again.
+    is_read: bool,
     /// The last entry that was seen in the stream.
     seen: Option<Seen>,
 }
@@ -60,6 +62,7 @@ impl Flow {
         ahead.entries += entries;
         ahead.bytes += bytes;
         ahead.last = last;
+        ahead.is_read = true;
         if let Some(size) = bytes.checked_div(entries) {
             ahead.size = Some(ahead.size.map_or(size, |before| (before + size) / 2));
         }
@@ -75,6 +78,18 @@ impl Flow {
         if has_room {
             self.wake.notify_one();
         }
+    }
+
+    /// Records that the pending entries are read again.
+    pub(crate) fn begin(&self) {
+        lock(&self.ahead).is_read = false;
+    }
+
+    /// Returns how many entries were read and not handed over, and the entry up to which the stream
+    /// was read, if that has begun.
+    pub(crate) fn ahead(&self) -> (usize, Option<EntryId>) {
+        let ahead = lock(&self.ahead);
+        (ahead.entries, ahead.is_read.then_some(ahead.last))
     }
 
     /// Returns the entry up to which the stream was read.
@@ -117,6 +132,19 @@ mod tests {
         assert!(waits.await.is_err());
         (0..500).for_each(|_| flow.passed(100));
         assert_eq!(flow.room().await, 500);
+    }
+
+    #[test]
+    fn it_is_not_known_how_far_it_is_read_until_that_has_begun() {
+        let flow = Flow::new(1_000);
+        assert_eq!(flow.ahead(), (0, None));
+        flow.read(2, 200, EntryId::new(7, 0), None);
+        flow.passed(100);
+        assert_eq!(flow.ahead(), (1, Some(EntryId::new(7, 0))));
+        flow.begin();
+        assert_eq!(flow.ahead(), (1, None));
+        flow.read(0, 0, EntryId::new(3, 0), None);
+        assert_eq!(flow.ahead(), (1, Some(EntryId::new(3, 0))));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! One owned stream, from the view of the source: open and waiting entries. Pure.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use keylane_source::Generation;
 
@@ -24,8 +25,11 @@ pub(crate) struct Owned<T> {
     /// Counts how often the pending entries were read again.
     pub(crate) round: u32,
     waiting: VecDeque<(EntryId, T)>,
-    /// Entries that were handed over and have not settled, or were returned.
-    open: HashSet<EntryId>,
+    /// How many entries were handed over.
+    handed: u64,
+    /// Entries that were handed over and have not settled, or were returned, with how many were
+    /// handed over before.
+    open: HashMap<EntryId, u64>,
     /// Open entries that were acked in the step that has written their letter.
     lettered: HashSet<EntryId>,
     has_returned: bool,
@@ -38,7 +42,8 @@ impl<T> Owned<T> {
             phase: Phase::Live,
             round: 0,
             waiting: VecDeque::new(),
-            open: HashSet::new(),
+            handed: 0,
+            open: HashMap::new(),
             lettered: HashSet::new(),
             has_returned: false,
         }
@@ -67,20 +72,24 @@ impl<T> Owned<T> {
             return None;
         }
         let (id, entry) = self.waiting.pop_front()?;
-        Some(match self.open.insert(id) {
-            true => Ok((id, entry)),
-            false => Err(entry),
+        Some(match self.open.entry(id) {
+            Entry::Occupied(_) => Err(entry),
+            Entry::Vacant(open) => {
+                open.insert(self.handed);
+                self.handed += 1;
+                Ok((id, entry))
+            }
         })
     }
 
     /// Acks an entry. Returns whether to tell the server.
     pub(crate) fn ack(&mut self, id: EntryId) -> bool {
-        self.open.remove(&id) && !self.lettered.remove(&id)
+        self.open.remove(&id).is_some() && !self.lettered.remove(&id)
     }
 
     /// Records that the letter of an entry is written, and the entry acked.
     pub(crate) fn letter_kept(&mut self, id: EntryId) {
-        if self.open.contains(&id) {
+        if self.open.contains_key(&id) {
             self.lettered.insert(id);
         }
     }
@@ -100,7 +109,7 @@ impl<T> Owned<T> {
     }
 
     pub(crate) fn is_open(&self, id: EntryId) -> bool {
-        self.open.contains(&id)
+        self.open.contains_key(&id)
     }
 
     /// Ends the stream. Returns the entries that were not handed over.
@@ -124,11 +133,27 @@ impl<T> Owned<T> {
         };
     }
 
+    /// How many entries are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// How many entries have settled that were handed over after one that is open.
+    pub(crate) fn beyond(&self) -> u64 {
+        let first = self.open.values().min();
+        let from_it = first.map_or(0, |first| self.handed - first);
+        from_it.saturating_sub(self.open.len() as u64)
+    }
+
+    /// Returns the lowest entry that is open or waits.
+    pub(crate) fn lowest(&self) -> Option<EntryId> {
+        let waiting = self.waiting.iter().map(|(id, _)| *id);
+        self.open.keys().copied().chain(waiting).min()
+    }
+
     /// Returns the id below which all entries are settled, if the stream is read up to `last`.
     pub(crate) fn settled_below(&self, last: EntryId) -> EntryId {
-        let waiting = self.waiting.iter().map(|(id, _)| id);
-        let lowest = self.open.iter().chain(waiting).min();
-        lowest.map_or(last, |id| id.before())
+        self.lowest().map_or(last, EntryId::before)
     }
 }
 
@@ -177,6 +202,23 @@ mod tests {
         assert!(owned.has_letter(id(1)) && !owned.has_letter(id(7)));
         assert!(!owned.ack(id(1)) && owned.ack(id(2)));
         assert!(!owned.is_open(id(1)) && !owned.has_letter(id(1)));
+    }
+
+    #[test]
+    fn what_has_settled_above_an_open_entry_is_counted() {
+        let mut owned = owned(1..7);
+        assert_eq!((owned.open(), owned.beyond()), (0, 0));
+        (1..=5).for_each(|number| assert_eq!(owned.next(), Some(Ok((id(number), number)))));
+        assert_eq!((owned.open(), owned.beyond()), (5, 0));
+        owned.ack(id(3));
+        owned.ack(id(5));
+        assert_eq!((owned.beyond(), owned.lowest()), (2, Some(id(1))));
+        owned.ack(id(1));
+        assert_eq!((owned.beyond(), owned.lowest()), (2, Some(id(2))));
+        owned.ack(id(2));
+        assert_eq!((owned.beyond(), owned.lowest()), (1, Some(id(4))));
+        owned.ack(id(4));
+        assert_eq!((owned.beyond(), owned.lowest()), (0, Some(id(6))));
     }
 
     #[test]

@@ -1,0 +1,150 @@
+//! What the application sees of a source that is consumed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keylane_connector::lock;
+use tokio::time::Instant;
+
+use super::counts::{Counters, StreamCounts};
+use super::id::EntryId;
+
+/// How often the streams are shown.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+/// A handle to watch a source that is consumed. It can be cloned. Get it from
+/// [`StreamSource::watch`](crate::StreamSource::watch) before the source is consumed.
+///
+/// # Examples
+///
+/// ```no_run
+/// use keylane_redis::{Redis, StreamSource};
+///
+/// # fn main() -> Result<(), keylane_redis::ConfigError> {
+/// let redis = Redis::at("redis://localhost:6379/0")?;
+/// let source = StreamSource::builder(&redis, "billing")
+///     .partitions("orders", 16)
+///     .build()?;
+/// let watch = source.watch();
+/// // Later, while a dispatcher consumes the source:
+/// for part in watch.parts() {
+///     println!("{}: {:?} entries behind", part.stream, part.behind());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct StreamWatch {
+    counters: Counters,
+    shown: Shown,
+}
+
+impl StreamWatch {
+    /// From now on the streams are shown.
+    pub(super) fn new(counters: &Counters, shown: &Shown) -> Self {
+        shown.0.is_watched.store(true, Ordering::Relaxed);
+        Self {
+            counters: counters.clone(),
+            shown: shown.clone(),
+        }
+    }
+
+    /// Returns the current counters.
+    pub fn counts(&self) -> StreamCounts {
+        self.counters.get()
+    }
+
+    /// Returns the streams that this process owns, as they were at most half a second ago, and
+    /// those that it cannot take over now, with the reason. Streams of other members of the group
+    /// are not among them. They are in the order in which they were named. While the source waits
+    /// to be opened again after a failure, they are as they were before.
+    ///
+    /// It sends nothing to the server: a source that is watched asks for the
+    /// [lag](StreamPart::lag) of each of its streams every five seconds, also if nothing calls this.
+    pub fn parts(&self) -> Vec<StreamPart> {
+        lock(&self.shown.0.now).parts.clone()
+    }
+}
+
+/// A stream that a source owns.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamPart {
+    /// The name of the stream. Bytes that are no UTF-8 are replaced.
+    pub stream: String,
+    /// The frontier: all entries below this one are settled, as far as the group has read. It is
+    /// the first entry that is not settled; if there is none, the last one that the group has read.
+    /// `None`: the owner has not read yet.
+    pub frontier: Option<EntryId>,
+    /// How many entries were handed over and have not settled.
+    pub open: usize,
+    /// How many entries are read ahead, and wait to be handed over.
+    pub waiting: usize,
+    /// How many entries above the frontier are settled, of those that were handed over since the
+    /// pending entries of the stream were read last: after a take-over, or a return.
+    pub beyond: u64,
+    /// How many entries the group has read and not acked, as `XINFO GROUPS` says, at most five
+    /// seconds ago. `None`: it is not known.
+    pub pending: Option<u64>,
+    /// How many entries the group has not read: the `lag` of `XINFO GROUPS`, at most five seconds
+    /// ago. `None`: the source could not ask for it, or the server does not know it, because its
+    /// version is below 7.0, or because entries were deleted that the group had not read.
+    pub lag: Option<u64>,
+    /// Why the stream cannot be read, waited for or trimmed now. The source tries again; the other
+    /// streams go on.
+    pub failure: Option<String>,
+}
+
+impl StreamPart {
+    /// A stream of which nothing is known.
+    pub(super) fn unknown(stream: &[u8]) -> Self {
+        Self {
+            stream: String::from_utf8_lossy(stream).into_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns how far the group is behind the end of the stream, in entries: those that it has not
+    /// acked, whether it has read them ([`pending`](Self::pending)) or not ([`lag`](Self::lag)).
+    pub fn behind(&self) -> Option<u64> {
+        Some(self.pending?.saturating_add(self.lag?))
+    }
+}
+
+/// What a source shows of its streams. A handle: its clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown(Arc<Board>);
+
+#[derive(Debug, Default)]
+struct Board {
+    is_watched: AtomicBool,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    parts: Vec<StreamPart>,
+    since: Option<Instant>,
+}
+
+impl Shown {
+    /// Whether anything can look at it.
+    pub(super) fn is_watched(&self) -> bool {
+        self.0.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// When the streams are to be shown again, if anything can look at them.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        let is_watched = self.is_watched();
+        let since = is_watched.then(|| lock(&self.0.now).since)?;
+        Some(since.map_or_else(Instant::now, |since| since + SHOWN_EVERY))
+    }
+
+    pub(super) fn show(&self, parts: Vec<StreamPart>) {
+        *lock(&self.0.now) = Now {
+            parts,
+            since: Some(Instant::now()),
+        };
+    }
+}
