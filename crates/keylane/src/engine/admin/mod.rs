@@ -2,4 +2,6 @@
 
 mod decide;
 
+mod fronts;
+
 mod origins;
