@@ -119,7 +119,7 @@ function rows(list, items, keyOf, build) {
   for (const row of old.values()) {
     row.remove();
   }
-  const none = list.closest("section").querySelector(".none");
+  const none = list.closest("section")?.querySelector(".none");
   if (none) {
     none.hidden = items.length > 0;
   }
@@ -526,38 +526,47 @@ function partsTable() {
     const more = it.other_parts > 0 ? ", and " + number(it.other_parts) + " more" : "";
     put(caption, number(parts.length) + (parts.length === 1 ? " part" : " parts") + more + (by === "" ? ": those in trouble first, then by their lag" : ""));
     const most = Math.max(1, ...parts.map((part) => part.lag ?? 0));
-    body.replaceChildren(...parts.map((part) => partRow(part, most)));
+    const times = new Map();
+    const items = parts.map((part) => {
+      times.set(part.name, (times.get(part.name) ?? 0) + 1);
+      return { ...part, most, key: times.get(part.name) + "/" + part.name };
+    });
+    rows(body, items, (it) => it.key, partRow);
   };
   return table;
 }
 
-function partRow(part, most) {
+function partRow() {
   const name = make("span", "name");
-  write(name, part.name);
-  const first = cell("", "", name);
-  if (part.is_paused) {
-    first.append(" ", make("span", "state warn", "paused"));
-  }
-  if (part.trouble !== null) {
-    const trouble = make("div", "trouble");
-    write(trouble, part.trouble);
-    first.append(trouble);
-  }
+  const paused = make("span", "state warn", "paused");
+  const trouble = make("div", "trouble");
+  const holder = make("a", "");
+  const heldBy = make("div", "held-by", "held back by ", holder);
   const fill = make("i", "");
-  fill.style.width = (100 * (part.lag ?? 0)) / most + "%";
   const bar = make("div", "bar", fill);
   bar.setAttribute("aria-hidden", "true");
-  const figure = (value) => (value === null ? "–" : number(value));
-  const row = make(
-    "tr",
-    "",
-    first,
-    cell("", "lag", part.lag === null ? "unknown" : number(part.lag), bar),
-    cell("", "held", figure(part.held)),
-    cell("", "settled above", figure(part.beyond)),
-    cell("", "frontier", figure(part.frontier)),
-  );
+  const lag = make("span", "");
+  const figures = { held: "held", beyond: "settled above", frontier: "frontier" };
+  const cells = Object.entries(figures).map(([field, label]) => [field, cell("", label)]);
+  const first = cell("", "", name, " ", paused, trouble, heldBy);
+  const row = make("tr", "", first, cell("", "lag", lag, bar), ...cells.map(([, shown]) => shown));
   row.setAttribute("role", "row");
+  row.show = (part) => {
+    write(name, part.name);
+    paused.hidden = !part.is_paused;
+    trouble.hidden = part.trouble === null;
+    write(trouble, part.trouble ?? "");
+    heldBy.hidden = part.held_by === undefined;
+    if (part.held_by !== undefined) {
+      write(holder, part.held_by.key, part.held_by.key_chars);
+      holder.href = address("lane", part.held_by.dispatcher, part.held_by.id);
+    }
+    put(lag, part.lag === null ? "unknown" : number(part.lag));
+    fill.style.width = (100 * (part.lag ?? 0)) / part.most + "%";
+    for (const [field, shown] of cells) {
+      put(shown, part[field] === null ? "–" : number(part[field]));
+    }
+  };
   return row;
 }
 
@@ -1092,6 +1101,16 @@ function holderFacts(it) {
   ];
 }
 
+// The parts of sources that have a message of this lane at their frontier.
+function heldParts(it) {
+  const parts = it.holds_back.map(({ intake, part }) => {
+    const text = make("span", "name");
+    write(text, part + " of " + intake);
+    return fact("holds back", text);
+  });
+  return it.more_held > 0 ? [...parts, fact("holds back", number(it.more_held) + " more")] : parts;
+}
+
 function showLane(it) {
   const isWhole = it.key_chars === Array.from(it.key).length;
   laneKey = isWhole ? it.key : null;
@@ -1105,6 +1124,7 @@ function showLane(it) {
     fact("ends with", it.ends),
     ...(it.lease === undefined ? [] : [fact("lease held here, token", it.lease)]),
     ...holderFacts(it),
+    ...heldParts(it),
   );
   showMessages(it);
   write(at("lane-why"), details(it));
