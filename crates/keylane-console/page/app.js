@@ -8,6 +8,7 @@ const LANE_MS = 1000;
 const SPAN_MS = 120000;
 const STUCK_MS = 10000;
 const MOST_SEEN = 50;
+const GROWTH_MS = 60000;
 
 const at = (id) => document.getElementById(id);
 
@@ -548,15 +549,21 @@ function partRow() {
   const lag = make("span", "");
   const figures = { held: "held", beyond: "settled above", frontier: "frontier" };
   const cells = Object.entries(figures).map(([field, label]) => [field, cell("", label)]);
-  const first = cell("", "", name, " ", paused, trouble, heldBy);
+  const notes = make("div", "");
+  const first = cell("", "", name, " ", paused, notes);
   const row = make("tr", "", first, cell("", "lag", lag, bar), ...cells.map(([, shown]) => shown));
   row.setAttribute("role", "row");
   row.show = (part) => {
     write(name, part.name);
     paused.hidden = !part.is_paused;
-    trouble.hidden = part.trouble === null;
+    for (const [note, isThere] of [[trouble, part.trouble !== null], [heldBy, part.held_by !== undefined]]) {
+      if (!isThere) {
+        note.remove();
+      } else if (note.parentNode === null) {
+        notes.append(note);
+      }
+    }
     write(trouble, part.trouble ?? "");
-    heldBy.hidden = part.held_by === undefined;
     if (part.held_by !== undefined) {
       write(holder, part.held_by.key, part.held_by.key_chars);
       holder.href = address("lane", part.held_by.dispatcher, part.held_by.id);
@@ -975,6 +982,7 @@ let lane = null;
 let shownActions = "";
 let laneKey = null;
 let seen = "";
+let depths = [];
 
 function openLane(dispatcher, id) {
   if (lane?.dispatcher !== dispatcher || lane?.id !== id) {
@@ -988,6 +996,7 @@ function openLane(dispatcher, id) {
     at("lane-key").written = undefined;
     seen = "";
     laneKey = null;
+    depths = [];
   }
   lane = { dispatcher, id };
   showActions();
@@ -1101,6 +1110,17 @@ function holderFacts(it) {
   ];
 }
 
+// Arrivals less completions, since the oldest look of the last minute. A page in the background does
+// not look.
+function growthFact(it) {
+  const now = performance.now();
+  depths = [...depths.filter((look) => now - look.at <= GROWTH_MS), { at: now, depth: it.depth }];
+  const change = it.depth - depths[0].depth;
+  const more = change < 0 ? number(-change) + " fewer" : number(change) + " more";
+  const since = depths.length === 1 ? "–" : (change === 0 ? "none" : more) + " in " + time(now - depths[0].at);
+  return fact("arrivals less completions", since);
+}
+
 // The parts of sources that have a message of this lane at their frontier.
 function heldParts(it) {
   const parts = it.holds_back.map(({ intake, part }) => {
@@ -1120,6 +1140,7 @@ function showLane(it) {
     fact("dispatcher", lane.dispatcher),
     fact("state", state),
     fact("depth", number(it.depth)),
+    growthFact(it),
     fact("oldest message", it.depth === 0 ? "–" : time(it.age_ms)),
     fact("ends with", it.ends),
     ...(it.lease === undefined ? [] : [fact("lease held here, token", it.lease)]),
