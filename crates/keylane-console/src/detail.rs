@@ -4,8 +4,8 @@ use keylane::watching::{FailedAttempt, MessageView};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::fronts::PartName;
 use crate::holders::HolderView;
+use crate::parts::PartName;
 use crate::rows::{Row, cut, ms};
 
 /// Most messages and failed attempts of a lane that are shown.

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use keylane::consume::IntakeWatch;
-use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::parts::{self, Holders, PartRow, Parts};
+use crate::parts::{self, Holders, PartName, PartRow, Parts};
 use crate::rows::cut;
 use crate::target::Target;
 
@@ -50,13 +49,6 @@ struct HeldPart {
     dispatcher: String,
     id: String,
     part: PartName,
-}
-
-/// A part, by its name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct PartName {
-    intake: String,
-    part: String,
 }
 
 impl Fronts {

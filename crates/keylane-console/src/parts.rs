@@ -76,6 +76,13 @@ pub(crate) struct PartRow {
     held_by: Option<LaneName>,
 }
 
+/// A part, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PartName {
+    pub(crate) intake: String,
+    pub(crate) part: String,
+}
+
 /// The lanes that have these positions.
 pub(crate) type Holders = HashMap<String, LaneName>;
 

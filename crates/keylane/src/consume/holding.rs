@@ -1,46 +1,34 @@
 //! Which keys hold a source back.
 
-use std::fmt;
-use std::hash::Hash;
+use std::time::Duration;
 
-use super::intake::IntakeWatch;
-use crate::dispatcher::Dispatcher;
+use keylane_rt::clock;
+
+use super::control::Control;
+use crate::engine::Engine;
 use crate::lane::HoldingBack;
+use crate::types::Spec;
 
-impl<K, M, O, E> Dispatcher<K, M, O, E>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    M: Send + Sync + 'static,
-    O: Send + 'static,
-    E: fmt::Debug + Send + Sync + 'static,
-{
-    /// Returns the keys that hold a source back: of each [generation] the key of the message that
-    /// was handed over first and has not settled. A source that forgets in order, such as a
-    /// partition of a topic, cannot forget what is behind it. Up to one key for each generation, in
-    /// their order.
-    ///
-    /// It asks the driver of the source, for a quarter of a second at most, and nothing else waits
-    /// for that. The driver looks at all messages that the source has handed over and that have not
-    /// settled; no walk over the lanes. It returns none
-    ///
-    /// - for an intake of another dispatcher, or one that has ended;
-    /// - if the driver does not answer in time, because it is in a call of its source;
-    /// - for a generation whose first message has no key;
-    /// - for [`HashLanes`](crate::routing::HashLanes), whose messages may change their lanes.
-    ///
-    /// Of two keys with one hash, either is returned.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future does nothing.
-    ///
-    /// [generation]: crate::source::Generation
-    pub async fn holding_back(&self, intake: &IntakeWatch) -> Vec<HoldingBack<K>> {
-        match intake.control.place.get() {
-            Some((engine, source)) if *engine == self.engine.id() => {
-                self.engine.holding_back(*source).await
-            }
-            _ => Vec::new(),
+/// How long the driver may take to answer. It may be in a call of its source.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Asks the driver of a source which messages hold it back, and finds their keys.
+pub(super) async fn holding_back<T: Spec>(
+    engine: &Engine<T>,
+    control: &Control,
+) -> Vec<HoldingBack<T::Key>> {
+    let fronts = match control.place.get() {
+        Some((id, source)) if *id == engine.id() => {
+            let until = clock::now() + PATIENCE;
+            engine.sources.fronts(*source, until).await
         }
-    }
+        _ => None,
+    };
+    let holding = fronts.into_iter().flatten().filter_map(|front| {
+        // Without a lane the message has just come, or has settled since.
+        let key = engine.table.key_of(front.hash)?;
+        let origin = front.origin;
+        Some(HoldingBack { key, origin })
+    });
+    holding.collect()
 }

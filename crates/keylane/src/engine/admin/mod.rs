@@ -2,6 +2,4 @@
 
 mod decide;
 
-mod fronts;
-
 mod origins;

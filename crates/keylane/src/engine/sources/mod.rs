@@ -16,6 +16,8 @@ pub(crate) use asked::{Asked, Front, OriginsRequest};
 
 mod lines;
 
+mod origins;
+
 mod revoked;
 
 use std::sync::Arc;
