@@ -90,11 +90,12 @@ async fn each_part_is_held_back_by_its_own_key_and_by_none_of_another_dispatcher
     let mut found = holding(&orders[0], &intake).await;
     found.sort();
     assert_eq!(found, firsts);
-    // It has lanes of the same keys.
-    for key in keys {
-        orders[1].send(message(key, 0)).await.unwrap();
-    }
+    // It has lanes of the same keys, and a source of its own.
+    let other = ReferenceServer::new(Features::new().survives_restart());
+    other.publish(keys.map(|key| message(key, 0)));
+    let theirs = orders[1].consume(other.source()).unwrap();
     until(|| orders[1].stats().in_flight == keys.len()).await;
+    assert_eq!(holding(&orders[1], &theirs).await, ["ann 0:0"]);
     assert!(holding(&orders[1], &intake).await.is_empty());
     for orders in orders {
         orders.abort().await;
