@@ -7,6 +7,7 @@
 
 mod events;
 mod health;
+mod holding;
 mod hottest;
 mod lane;
 mod rest;

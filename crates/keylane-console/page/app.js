@@ -8,6 +8,7 @@ const LANE_MS = 1000;
 const SPAN_MS = 120000;
 const STUCK_MS = 10000;
 const MOST_SEEN = 50;
+const GROWTH_MS = 60000;
 
 const at = (id) => document.getElementById(id);
 
@@ -119,7 +120,7 @@ function rows(list, items, keyOf, build) {
   for (const row of old.values()) {
     row.remove();
   }
-  const none = list.closest("section").querySelector(".none");
+  const none = list.closest("section")?.querySelector(".none");
   if (none) {
     none.hidden = items.length > 0;
   }
@@ -528,39 +529,62 @@ function partsTable() {
     const more = it.other_parts > 0 ? ", and " + number(it.other_parts) + " more" : "";
     put(caption, number(parts.length) + (parts.length === 1 ? " part" : " parts") + more + (by === "" ? ": those in trouble first, then by their lag" : ""));
     const most = Math.max(1, ...parts.map((part) => part.lag ?? 0));
-    body.replaceChildren(...parts.map((part) => partRow(part, most)));
+    const times = new Map();
+    const items = parts.map((part) => {
+      times.set(part.name, (times.get(part.name) ?? 0) + 1);
+      return { ...part, most, key: times.get(part.name) + "/" + part.name };
+    });
+    rows(body, items, (it) => it.key, partRow);
   };
   return table;
 }
 
-function partRow(part, most) {
+function partRow() {
   const name = make("span", "name");
-  write(name, part.name);
-  const first = cell("", "", name);
-  if (part.is_paused) {
-    first.append(" ", make("span", "state warn", "paused"));
-  }
-  if (part.trouble !== null) {
-    const trouble = make("div", "trouble");
-    write(trouble, part.trouble);
-    first.append(trouble);
-  }
+  const paused = make("span", "state warn", "paused");
+  const trouble = make("div", "trouble");
+  const holder = make("a", "");
+  const heldBy = make("div", "held-by", "held back by ", holder);
   const fill = make("i", "");
-  fill.style.width = (100 * (part.lag ?? 0)) / most + "%";
   const bar = make("div", "bar", fill);
   bar.setAttribute("aria-hidden", "true");
+  const lag = make("span", "");
   const frontier = make("span", "");
-  write(frontier, part.frontier ?? "–");
+  const figures = { held: "held", beyond: "settled above" };
+  const cells = Object.entries(figures).map(([field, label]) => [field, cell("", label)]);
+  const notes = make("div", "");
+  const first = cell("", "", name, " ", paused, notes);
   const row = make(
     "tr",
     "",
     first,
-    cell("", "lag", part.lag === null ? "unknown" : number(part.lag), bar),
-    cell("", "held", number(part.held)),
-    cell("", "settled above", number(part.beyond)),
+    cell("", "lag", lag, bar),
+    ...cells.map(([, shown]) => shown),
     cell("", "frontier", frontier),
   );
   row.setAttribute("role", "row");
+  row.show = (part) => {
+    write(name, part.name);
+    paused.hidden = !part.is_paused;
+    for (const [note, isThere] of [[trouble, part.trouble !== null], [heldBy, part.held_by !== undefined]]) {
+      if (!isThere) {
+        note.remove();
+      } else if (note.parentNode === null) {
+        notes.append(note);
+      }
+    }
+    write(trouble, part.trouble ?? "");
+    if (part.held_by !== undefined) {
+      write(holder, part.held_by.key, part.held_by.key_chars);
+      holder.href = address("lane", part.held_by.dispatcher, part.held_by.id);
+    }
+    put(lag, part.lag === null ? "unknown" : number(part.lag));
+    fill.style.width = (100 * (part.lag ?? 0)) / part.most + "%";
+    for (const [field, shown] of cells) {
+      put(shown, number(part[field]));
+    }
+    write(frontier, part.frontier ?? "–");
+  };
   return row;
 }
 
@@ -971,6 +995,7 @@ let lane = null;
 let shownActions = "";
 let laneKey = null;
 let seen = "";
+let depths = [];
 
 function openLane(dispatcher, id) {
   if (lane?.dispatcher !== dispatcher || lane?.id !== id) {
@@ -984,6 +1009,7 @@ function openLane(dispatcher, id) {
     at("lane-key").written = undefined;
     seen = "";
     laneKey = null;
+    depths = [];
   }
   lane = { dispatcher, id };
   showActions();
@@ -1097,6 +1123,27 @@ function holderFacts(it) {
   ];
 }
 
+// Arrivals less completions, since the oldest look of the last minute. A page in the background does
+// not look.
+function growthFact(it) {
+  const now = performance.now();
+  depths = [...depths.filter((look) => now - look.at <= GROWTH_MS), { at: now, depth: it.depth }];
+  const change = it.depth - depths[0].depth;
+  const more = change < 0 ? number(-change) + " fewer" : number(change) + " more";
+  const since = depths.length === 1 ? "–" : (change === 0 ? "none" : more) + " in " + time(now - depths[0].at);
+  return fact("arrivals less completions", since);
+}
+
+// The parts of sources that have a message of this lane at their frontier.
+function heldParts(it) {
+  const parts = it.holds_back.map(({ intake, part }) => {
+    const text = make("span", "name");
+    write(text, part + " of " + intake);
+    return fact("holds back", text);
+  });
+  return it.more_held > 0 ? [...parts, fact("holds back", number(it.more_held) + " more")] : parts;
+}
+
 function showLane(it) {
   const isWhole = it.key_chars === Array.from(it.key).length;
   laneKey = isWhole ? it.key : null;
@@ -1106,10 +1153,12 @@ function showLane(it) {
     fact("dispatcher", lane.dispatcher),
     fact("state", state),
     fact("depth", number(it.depth)),
+    growthFact(it),
     fact("oldest message", it.depth === 0 ? "–" : time(it.age_ms)),
     fact("ends with", it.ends),
     ...(it.lease === undefined ? [] : [fact("lease held here, token", it.lease)]),
     ...holderFacts(it),
+    ...heldParts(it),
   );
   showMessages(it);
   write(at("lane-why"), details(it));

@@ -17,10 +17,11 @@ use crate::access::Rules;
 use crate::action::Action;
 use crate::console::Console;
 use crate::feed::{Feed, Look};
+use crate::fronts::{Fronts, Looked, PartedIntake};
 use crate::key::ConsoleKey;
 use crate::leaders::{Leader, LeaderRow, Watching};
 use crate::letters::{LetterStore, Shelf};
-use crate::parts::{self, Parts, SourcePart};
+use crate::parts::{Parts, SourcePart};
 use crate::rows::ms;
 use crate::sessions::Sessions;
 use crate::state::{Shown, State};
@@ -269,10 +270,16 @@ impl Builder {
         let shelves = shelves.map(|(name, store)| Arc::new(Shelf::new(&name, store, &closed)));
         let shelves: Arc<[Arc<Shelf>]> = shelves.collect();
         let intakes = self.intakes.iter().map(|(name, _)| name.clone()).collect();
+        let watches: HashMap<_, _> = self.intakes.iter().cloned().collect();
+        let parted = self.parts.into_iter().filter_map(|(name, parts)| {
+            let watch = watches.get(&name)?.clone();
+            Some(PartedIntake { name, watch, parts })
+        });
+        let fronts = Arc::new(Fronts::new(parted.collect(), self.targets.clone()));
         let seen = Seen {
             targets: self.targets.clone(),
             intakes: self.intakes,
-            parts: self.parts.into_iter().collect(),
+            fronts: Arc::clone(&fronts),
             leaders: self.leaders,
             leases: self.leases,
             shelves: Arc::clone(&shelves),
@@ -282,6 +289,7 @@ impl Builder {
             dispatchers: dispatchers.collect(),
             overview: overview(&life, &closed, seen),
             shelves,
+            fronts,
             life,
             rules: Rules { hosts: self.hosts },
             sessions: self.token.map(Sessions::new),
@@ -363,7 +371,7 @@ fn life() -> String {
 struct Seen {
     targets: Vec<Arc<dyn Target>>,
     intakes: Vec<(String, IntakeWatch)>,
-    parts: HashMap<String, Parts>,
+    fronts: Arc<Fronts>,
     leaders: Vec<(String, Watching)>,
     leases: Vec<(String, LeaseWatching)>,
     shelves: Arc<[Arc<Shelf>]>,
@@ -371,12 +379,13 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(&self) -> Look {
+    async fn look(&self) -> Look {
+        let looked = self.fronts.look().await;
         let up_ms = ms(self.began.elapsed());
         let dispatchers: Vec<Summary> = self.targets.iter().map(summary).collect();
         let intakes = self.intakes.iter();
         let intakes: Vec<_> = intakes
-            .map(|(name, watch)| self.intake(name, watch))
+            .map(|(name, watch)| intake(name, watch, &looked))
             .collect();
         let leaders = self.leaders.iter();
         let leaders: Vec<_> = leaders
@@ -402,15 +411,12 @@ impl Seen {
             point: Some(point.to_string()),
         }
     }
+}
 
-    fn intake(&self, name: &str, watch: &IntakeWatch) -> SourceSummary {
-        let mut summary = SourceSummary::of(name, watch.stats());
-        if let Some(parts) = self.parts.get(name) {
-            let parts = shielded(parts).unwrap_or_default();
-            (summary.parts, summary.other_parts) = parts::rows(parts);
-        }
-        summary
-    }
+fn intake(name: &str, watch: &IntakeWatch, looked: &Looked) -> SourceSummary {
+    let mut summary = SourceSummary::of(name, watch.stats());
+    (summary.parts, summary.other_parts) = looked.rows_of(name);
+    summary
 }
 
 fn summary(target: &Arc<dyn Target>) -> Summary {
@@ -427,7 +433,11 @@ fn shielded<T>(call: impl Fn() -> T) -> Option<T> {
 
 fn overview(life: &str, closed: &CancellationToken, seen: Seen) -> Feed {
     let targets = seen.targets.clone();
-    let look = move || std::future::ready(seen.look());
+    let seen = Arc::new(seen);
+    let look = move || {
+        let seen = Arc::clone(&seen);
+        async move { seen.look().await }
+    };
     Feed::with_rest(life, closed.clone(), look, move || {
         targets.iter().for_each(|target| target.rest());
     })

@@ -5,6 +5,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::holders::HolderView;
+use crate::parts::PartName;
 use crate::rows::{Row, cut, ms};
 
 /// Most messages and failed attempts of a lane that are shown.
@@ -18,6 +19,9 @@ pub(crate) struct Detail {
     pub(crate) row: Row,
     /// The first messages, in the order of acceptance.
     pub(crate) messages: Vec<MessageRow>,
+    /// The parts of sources that have a message of it at their frontier, and how many more.
+    pub(crate) holds_back: Vec<PartName>,
+    pub(crate) more_held: usize,
     /// The last attempts that failed, the last one first.
     pub(crate) failed: Vec<FailedRow>,
     /// Who has the lease of the key, if it is not held here.

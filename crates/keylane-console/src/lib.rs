@@ -39,6 +39,8 @@ mod target;
 
 mod feed;
 
+mod fronts;
+
 mod access;
 
 mod sessions;

@@ -1,8 +1,10 @@
 //! The parts of a source: partitions, streams.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
-use crate::rows::cut;
+use crate::rows::{LaneName, cut};
 
 /// A part of a source, such as a partition: what [`Builder::parts`](crate::Builder::parts) shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +14,10 @@ pub struct SourcePart {
     /// The position below which all is settled, as its system writes positions: the offset of a
     /// partition, the id of an entry of a stream.
     pub frontier: Option<String>,
+    /// How the source describes the position of the message at its frontier, as in the log:
+    /// `orders/3@17` for Kafka, `orders:3/1700-0` for a stream. With it the page names the lane that
+    /// has this message, and so holds the part back.
+    pub front: Option<String>,
     /// How far it is behind the end of its log, in messages. Those that are held count.
     pub lag: Option<u64>,
     /// Messages that were handed over and have not settled.
@@ -35,8 +41,10 @@ impl From<keylane_kafka::PartitionStatus> for SourcePart {
         });
         let lag = status.lag();
         let failure = status.failure.map(|failure| failure.why);
+        let name = format!("{}/{}", status.topic, status.partition);
         Self {
-            name: format!("{}/{}", status.topic, status.partition),
+            front: Some(format!("{name}@{}", status.position)),
+            name,
             frontier: Some(status.position.to_string()),
             lag,
             held: status.open as u64,
@@ -54,7 +62,9 @@ impl From<keylane_kafka::PartitionStatus> for SourcePart {
 #[cfg(feature = "redis")]
 impl From<keylane_redis::StreamPart> for SourcePart {
     fn from(part: keylane_redis::StreamPart) -> Self {
+        let front = part.frontier.map(|id| format!("{}/{id}", part.stream));
         Self {
+            front,
             lag: part.behind(),
             name: part.stream,
             frontier: part.frontier.map(|id| id.to_string()),
@@ -81,11 +91,24 @@ pub(crate) struct PartRow {
     beyond: u64,
     is_paused: bool,
     trouble: Option<String>,
+    /// The lane that has the message at its frontier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<LaneName>,
 }
+
+/// A part, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PartName {
+    pub(crate) intake: String,
+    pub(crate) part: String,
+}
+
+/// The lanes that have these positions.
+pub(crate) type Holders = HashMap<String, LaneName>;
 
 /// The parts that an operator needs to see: those in trouble, then by their lag; and how many
 /// others there are.
-pub(crate) fn rows(mut parts: Vec<SourcePart>) -> (Vec<PartRow>, usize) {
+pub(crate) fn rows(mut parts: Vec<SourcePart>, holders: &Holders) -> (Vec<PartRow>, usize) {
     parts.sort_by(|a, b| {
         let rank = |part: &SourcePart| (part.trouble.is_some(), part.lag);
         rank(b).cmp(&rank(a)).then_with(|| a.name.cmp(&b.name))
@@ -99,6 +122,7 @@ pub(crate) fn rows(mut parts: Vec<SourcePart>) -> (Vec<PartRow>, usize) {
         beyond: part.beyond,
         is_paused: part.is_paused,
         trouble: part.trouble.as_deref().map(cut),
+        held_by: part.front.and_then(|front| holders.get(&front).cloned()),
     });
     (shown.collect(), others)
 }
@@ -115,13 +139,15 @@ mod tests {
             trouble: trouble.map(str::to_owned),
             ..SourcePart::default()
         };
-        let (shown, others) = rows(vec![
+        let parts = vec![
             part("c", 1, None),
             part("a", 9, None),
             part("b", 0, Some("no leader")),
-        ]);
+        ];
+        let (shown, others) = rows(parts, &Holders::new());
         let names: Vec<_> = shown.iter().map(|row| &*row.name).collect();
         assert_eq!((&names[..], others), (&["b", "a", "c"][..], 0));
-        assert_eq!(rows(vec![SourcePart::default(); MOST + 3]).1, 3);
+        let many = vec![SourcePart::default(); MOST + 3];
+        assert_eq!(rows(many, &Holders::new()).1, 3);
     }
 }

@@ -130,8 +130,16 @@ async fn lane(
 ) -> Result<Json<Detail>, Refusal> {
     let Query(which) = which.map_err(|error| Refusal::BadRequest(error.body_text()))?;
     let shown = state.shown(&which.dispatcher)?;
-    let lane = shown.target.lane(&which.id).await;
-    lane.map(Json).ok_or(Refusal::UnknownLane)
+    let (lane, (holds_back, more_held)) = tokio::join!(
+        shown.target.lane(&which.id),
+        state.fronts.held_by(&which.dispatcher, &which.id),
+    );
+    let lane = lane.ok_or(Refusal::UnknownLane)?;
+    Ok(Json(Detail {
+        holds_back,
+        more_held,
+        ..lane
+    }))
 }
 
 #[derive(Debug, Deserialize)]

@@ -42,6 +42,16 @@ pub(crate) struct Row {
     pub(crate) why: String,
 }
 
+/// What is needed to name a lane of any dispatcher, and to lead to its page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct LaneName {
+    pub(crate) dispatcher: String,
+    pub(crate) id: String,
+    /// The key, cut to 256 characters.
+    pub(crate) key: String,
+    pub(crate) key_chars: usize,
+}
+
 impl Row {
     /// A lane without messages.
     pub(crate) fn empty(id: String, key: &str) -> Self {

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::access::Rules;
 use crate::action::Action;
 use crate::feed::Feed;
+use crate::fronts::Fronts;
 use crate::letters::Shelf;
 use crate::refusal::Refusal;
 use crate::sessions::Sessions;
@@ -37,6 +38,7 @@ pub(crate) struct State {
     pub(crate) dispatchers: Vec<Shown>,
     pub(crate) intakes: Vec<String>,
     pub(crate) shelves: Arc<[Arc<Shelf>]>,
+    pub(crate) fronts: Arc<Fronts>,
     pub(crate) overview: Feed,
     pub(crate) closed: CancellationToken,
 }

@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use keylane::consume::IntakeWatch;
 use keylane::error::LaneError;
 use keylane::watching::{HotBy, HotKey, LaneView};
 use keylane::{Dispatcher, async_trait};
@@ -14,7 +15,7 @@ use crate::action::Action;
 use crate::detail::{Detail, FailedRow, MOST_FAILED, MOST_MESSAGES, MessageRow};
 use crate::holders::Holders;
 use crate::registry::Registry;
-use crate::rows::{Row, ms};
+use crate::rows::{LaneName, Row, cut, ms};
 use crate::summary::Summary;
 use crate::times::{Percentiles, Window};
 use crate::view::View;
@@ -55,6 +56,13 @@ pub(crate) trait Target: Send + Sync {
 
     /// The lane of an id; `None` if it was not shown lately.
     async fn lane(&self, id: &str) -> Option<Detail>;
+
+    /// Which lanes hold an intake back at these positions, by the position.
+    async fn holding_back(
+        &self,
+        intake: &IntakeWatch,
+        fronts: &HashSet<&str>,
+    ) -> Vec<(String, LaneName)>;
 
     /// Whether a text can become a message.
     fn decodes(&self) -> bool;
@@ -136,6 +144,16 @@ where
 
     fn key_of(&self, id: &str) -> Option<K> {
         lock(&self.shown).key(id).cloned()
+    }
+
+    fn name_of(&self, key: &K) -> LaneName {
+        let text = self.text_of(key);
+        LaneName {
+            dispatcher: self.name.clone(),
+            id: self.id_of(key),
+            key: cut(&text),
+            key_chars: text.chars().count(),
+        }
     }
 
     fn row(&self, key: &K, view: Option<LaneView>) -> Row {
@@ -246,11 +264,25 @@ where
             holder: holder.filter(|_| row.lease.is_none()),
             row,
             messages: messages.into_iter().map(MessageRow::of).collect(),
+            holds_back: Vec::new(),
+            more_held: 0,
             failed: failed
                 .into_iter()
                 .map(|failed| FailedRow::of(failed, now))
                 .collect(),
         })
+    }
+
+    async fn holding_back(
+        &self,
+        intake: &IntakeWatch,
+        fronts: &HashSet<&str>,
+    ) -> Vec<(String, LaneName)> {
+        let holding = self.dispatcher.holding_back(intake).await;
+        let holding = holding.into_iter();
+        let holding = holding.filter(|it| fronts.contains(&*it.origin.position));
+        let named = holding.map(|it| (it.origin.position, self.name_of(&it.key)));
+        named.collect()
     }
 
     fn decodes(&self) -> bool {

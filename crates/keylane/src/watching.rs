@@ -7,6 +7,7 @@
 //! | [`events`](crate::Dispatcher::events) | what happens from now on: [`Events`] of [`Event`] |
 //! | [`hottest`](crate::Dispatcher::hottest) | the busiest keys: [`HotKey`], ranked by [`HotBy`] |
 //! | [`paused`](crate::Dispatcher::paused) | the keys that an operator has paused |
+//! | [`holding_back`](crate::Dispatcher::holding_back) | who holds a source back: [`HoldingBack`] |
 //! | [`measure`](crate::Dispatcher::measure) | how long messages wait and attempts last: [`Times`] |
 //! | [`inspect`](crate::Dispatcher::inspect) | why one key waits: [`LaneView`], [`LaneState`] |
 //! | [`messages`](crate::LaneControl::messages) | the messages of one key: [`MessageView`] |
@@ -14,7 +15,9 @@
 
 pub use crate::engine::{Event, Events, SourceEvent};
 pub use crate::health::{Health, HealthLimits, HealthReason};
-pub use crate::lane::{FailedAttempt, LaneState, LaneView, MessageOrigin, MessageView};
+pub use crate::lane::{
+    FailedAttempt, HoldingBack, LaneState, LaneView, MessageOrigin, MessageView,
+};
 pub use crate::observe::{HotBy, HotKey, Measuring, Spread, Stats, Times, WaitingLanes};
 
 /// Returns the metrics that this crate publishes with the feature `metrics`: those of a dispatcher,

@@ -56,6 +56,42 @@ fn a_lane_shows_its_messages_and_its_failed_attempts() {
     }
 }
 
+#[test]
+fn a_lane_shows_by_how_much_it_has_grown_in_the_last_minute() {
+    let served = Served::<String>::start(|console| console);
+    served.send("ann".into(), Work::Fails);
+    served.until_in("ann", "halted");
+    let id = served.find("ann")["id"].clone();
+    let browser = Browser::start();
+    let page = format!("{}#lane/orders/{}", served.url(), id.as_str().unwrap());
+    browser.open(&page);
+    let says = |what: &str| {
+        browser.until(&format!(
+            "Array.from(document.querySelectorAll('#facts > div')).some((it) => \
+             /^arrivals less completions{what} in [0-9.]+ s$/.test(it.textContent))"
+        ));
+    };
+    says("none");
+    for _ in 0..12 {
+        served.send("ann".into(), Work::Holds);
+    }
+    says("12 more");
+    let ann = served.orders.lane(&"ann".to_owned());
+    assert_eq!(ann.purge(), 13);
+    says("1 fewer");
+    // Another lane is not compared with this one.
+    for _ in 0..5 {
+        served.send("bob".into(), Work::Holds);
+    }
+    let id = served.find("bob")["id"].clone();
+    browser.run(&format!(
+        "location.hash = '#lane/orders/{}'",
+        id.as_str().unwrap()
+    ));
+    browser.until("document.getElementById('lane-key').textContent == 'bob'");
+    says("none");
+}
+
 /// Which position the frontier is at is not known here: a message far above it says no more than
 /// where it is.
 #[test]

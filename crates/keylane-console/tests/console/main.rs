@@ -10,6 +10,8 @@ mod feed;
 
 mod holders;
 
+mod holding;
+
 mod actions;
 
 mod page;

@@ -1,5 +1,7 @@
 //! The state that an intake and its driver share.
 
+use std::sync::OnceLock;
+
 use keylane_metrics::Figures;
 use keylane_rt::clock::Instant;
 use keylane_rt::unwind::shielded;
@@ -27,6 +29,8 @@ pub(super) struct Control {
     seen: Mutex<Seen>,
     figures: Figures<IntakeStats>,
     pub(super) hold: HoldWatch,
+    /// Where its driver is registered: the id of the engine, and the number there.
+    pub(super) place: OnceLock<(usize, u32)>,
     ended: CancellationToken,
 }
 
@@ -50,6 +54,7 @@ impl Control {
             seen: Mutex::new(Seen::default()),
             figures,
             hold: HoldWatch::default(),
+            place: OnceLock::new(),
             ended: CancellationToken::new(),
         };
         (control, heard)

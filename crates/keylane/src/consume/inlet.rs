@@ -110,16 +110,21 @@ impl<K: Key, M: Message, O: Output, E: Error> Inlet<K, M, O, E> {
         self.closed || self.dispatcher.is_closed()
     }
 
-    /// Takes a message, to be [placed](Self::place). Gives it back if it is larger than all the
-    /// room there is.
+    /// Takes a message, to be [placed](Self::place), and returns the hash of its key, or 0 if it has
+    /// none or may have another lane later. Gives it back if it is larger than all the room there
+    /// is.
     ///
     /// # Panics
     ///
     /// If the key or size function, or the key's `Hash`, panics.
     #[inline]
-    pub(super) fn push(&mut self, message: M, slot: Option<u32>) -> Result<(), M> {
+    pub(super) fn push(&mut self, message: M, slot: Option<u32>) -> Result<u64, M> {
         let Some((key, hash, weight)) = self.dispatcher.locate(&message) else {
             return Err(message);
+        };
+        let lane = match (&key, self.lanes) {
+            (Some(_), None) => hash,
+            _ => 0,
         };
         self.waiting.push_back(Waiting {
             key,
@@ -129,7 +134,7 @@ impl<K: Key, M: Message, O: Output, E: Error> Inlet<K, M, O, E> {
             message,
             gate: None,
         });
-        Ok(())
+        Ok(lane)
     }
 
     /// Places what there is room for. Returns whether there may be more: the dispatcher is to look

@@ -132,7 +132,7 @@ impl Drop for Intake {
 /// Clones watch the same intake. Dropping them has no effect on it.
 #[derive(Clone, Debug)]
 pub struct IntakeWatch {
-    control: Arc<Control>,
+    pub(super) control: Arc<Control>,
     now: Now,
 }
 

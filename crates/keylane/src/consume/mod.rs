@@ -133,6 +133,8 @@ pub(crate) use figures::published;
 
 mod control;
 
+mod holding;
+
 mod waiting;
 
 mod aside;

@@ -6,7 +6,7 @@ use keylane_rt::Arc;
 use keylane_source::Outcome;
 
 use crate::engine::{
-    Engine, GuardedStarts, News, OriginsRequest, Registration, Revoked, SlotGuard, SourceSlot,
+    Asked, Engine, GuardedStarts, News, Registration, Revoked, SlotGuard, SourceSlot,
 };
 use crate::error::ConsumeError;
 use crate::types::{Spec, Types};
@@ -114,10 +114,10 @@ impl<T: Spec> EnginePort<T> {
         sources.poll_news(self.source(), least, news, cx)
     }
 
-    /// Takes the questions for origins that are to be answered.
+    /// Takes the questions that are to be answered.
     #[inline]
-    pub(super) fn take_origins(&self) -> Vec<OriginsRequest> {
-        self.engine.sources.take_origins(self.source())
+    pub(super) fn take_asked(&self) -> Asked {
+        self.engine.sources.take_asked(self.source())
     }
 
     /// Waits for the end of the dispatcher.

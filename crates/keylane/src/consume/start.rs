@@ -1,4 +1,4 @@
-//! Starts to consume a source.
+//! Starts to consume a source, and says what holds it back.
 
 use std::fmt;
 use std::future::ready;
@@ -10,10 +10,12 @@ use keylane_source::SourceOf;
 use super::control::Control;
 use super::driver::Driver;
 use super::figures::figures;
-use super::intake::{Intake, Now};
+use super::holding::holding_back;
+use super::intake::{Intake, IntakeWatch, Now};
 use super::settings::{Guarantee, IntakeSettings};
 use crate::dispatcher::Dispatcher;
 use crate::error::ConsumeError;
+use crate::lane::HoldingBack;
 use crate::letter::OnExhausted;
 
 impl<K, M, O, E> Dispatcher<K, M, O, E>
@@ -89,5 +91,30 @@ where
         let engine = Arc::clone(engine);
         let now = Now(Arc::new(move || engine.clocks.now()));
         Ok(Intake::new(control, now))
+    }
+
+    /// Returns the keys that hold a source back: of each [generation] the key of the message that
+    /// was handed over first and has not settled. A source that forgets in order, such as a
+    /// partition of a topic, cannot forget what is behind it. Up to one key for each generation, in
+    /// their order.
+    ///
+    /// It asks the driver of the source, for a quarter of a second at most, and nothing else waits
+    /// for that. The driver looks at all messages that the source has handed over and that have not
+    /// settled; no walk over the lanes. It returns none
+    ///
+    /// - for an intake of another dispatcher, or one that has ended;
+    /// - if the driver does not answer in time, because it is in a call of its source;
+    /// - for a generation whose first message has no key;
+    /// - for [`HashLanes`](crate::routing::HashLanes), whose messages may change their lanes.
+    ///
+    /// Of two keys with one hash, either is returned.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does nothing.
+    ///
+    /// [generation]: crate::source::Generation
+    pub async fn holding_back(&self, intake: &IntakeWatch) -> Vec<HoldingBack<K>> {
+        holding_back(&self.engine, &intake.control).await
     }
 }

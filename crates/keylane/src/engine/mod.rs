@@ -159,7 +159,8 @@ pub(crate) use slow_path::GuardedStarts;
 
 mod sources;
 pub(crate) use sources::{
-    LetterRequest, News, NotKept, OriginsRequest, Registration, Revoked, SlotGuard, SourceSlot,
+    Asked, Front, LetterRequest, News, NotKept, OriginsRequest, Registration, Revoked, SlotGuard,
+    SourceSlot,
 };
 
 mod leases;

@@ -55,6 +55,17 @@ pub struct MessageOrigin {
     pub position: String,
 }
 
+/// A key that holds a source back, as of a moment ago: see
+/// [`holding_back`](crate::Dispatcher::holding_back).
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldingBack<K> {
+    /// The key.
+    pub key: K,
+    /// Where its message is that the source cannot go past.
+    pub origin: MessageOrigin,
+}
+
 /// An attempt that failed.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]

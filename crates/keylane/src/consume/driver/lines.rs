@@ -1,9 +1,12 @@
-//! Where messages come from: in the lines of the log about them, and for those who inspect a lane.
+//! Where messages come from: in the lines of the log about them, and for those who inspect a lane;
+//! and which ones hold the source back.
 
+use keylane_rt::oneshot;
 use keylane_rt::unwind::caught;
 use keylane_source::Source;
 
 use super::task::Driver;
+use crate::engine::{Front, OriginsRequest};
 use crate::lane::MessageOrigin;
 use crate::observe::message_line::Origin;
 use crate::types::{Error, Key, Message, Output};
@@ -28,7 +31,7 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
     }
 
     /// Answers where messages come from.
-    pub(super) fn tell_origins(&self) {
+    pub(super) fn tell_origins(&self, asked: Vec<OriginsRequest>) {
         let core = &self.machine.core;
         let origin = |slot: u32| {
             Some(MessageOrigin {
@@ -36,10 +39,26 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
                 position: self.machine.describer.describe(core.held_position(slot)?),
             })
         };
-        for request in self.machine.port.take_origins() {
+        for request in asked {
             let origins = request.slots.into_iter().map(origin).collect();
             // Without a receiver nothing waits for them any more.
             let _ = request.done.send(origins);
+        }
+    }
+
+    /// Answers which messages hold the source back.
+    pub(super) fn tell_fronts(&self, asked: Vec<oneshot::Sender<Vec<Front>>>) {
+        for done in asked {
+            let fronts = self.machine.core.fronts();
+            let fronts = fronts.into_iter().map(|(position, hash)| Front {
+                hash,
+                origin: MessageOrigin {
+                    source: self.machine.name().to_owned(),
+                    position: self.machine.describer.describe(position),
+                },
+            });
+            // As above.
+            let _ = done.send(fronts.collect());
         }
     }
 }

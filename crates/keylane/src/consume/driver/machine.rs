@@ -79,6 +79,8 @@ where
         let slots = guard.clone().map(|guard| guard as Arc<dyn SlotGuard>);
         let name = source.name();
         let port = EnginePort::new(engine, &name, slots, core.guards_starts())?;
+        let place = (engine.id(), port.source());
+        control.place.get_or_init(|| place);
         Ok(Self {
             core,
             name,
@@ -155,10 +157,13 @@ where
                 true => caught(|| self.inlet.push(message, Some(slot))),
                 false => Ok(Err(message)),
             };
-            if !matches!(pushed, Ok(Ok(()))) {
-                dropped(pushed);
-                refused += 1;
-                self.core.refused(slot, now);
+            match pushed {
+                Ok(Ok(hash)) => self.core.set_hash(slot, hash),
+                not_pushed => {
+                    dropped(not_pushed);
+                    refused += 1;
+                    self.core.refused(slot, now);
+                }
             }
         }
         let dead_lettered = self.deliveries.take_dead_lettered();
@@ -196,7 +201,7 @@ where
         let mut refused = 0;
         for delivery in taken.drain(..) {
             let pushed = caught(|| self.inlet.push(delivery.message, None));
-            if !matches!(pushed, Ok(Ok(()))) {
+            if !matches!(pushed, Ok(Ok(_))) {
                 dropped(pushed);
                 refused += 1;
             }

@@ -126,9 +126,12 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
     /// Reads what has settled, and letters.
     async fn read_news(&mut self, now: Instant) {
         // First: a message that has settled has no position any more.
-        self.tell_origins();
+        let asked = self.machine.port.take_asked();
+        self.tell_origins(asked.origins);
         self.write_lines();
         self.machine.settle(&mut self.news.settled, now);
+        // Last: a message that has settled holds nothing back.
+        self.tell_fronts(asked.fronts);
         self.carry_out().await;
         for letter in std::mem::take(&mut self.news.letters) {
             self.keep_letter(letter).await;

@@ -11,6 +11,9 @@
 //! The log says where a message is, and only its driver knows. So lines about messages of sources
 //! go through the outbox as well (`lines.rs`).
 
+mod asked;
+pub(crate) use asked::{Asked, Front, OriginsRequest};
+
 mod lines;
 
 mod origins;
@@ -25,7 +28,6 @@ use keylane_rt::unwind::shielded;
 use keylane_rt::{Mutex, lock, oneshot};
 use keylane_source::{LetterCause, Outcome, StartLater};
 
-use crate::lane::MessageOrigin;
 use crate::observe::message_line::MessageLine;
 
 /// Is told of attempts before they start, by slot, where a source counts them.
@@ -76,7 +78,7 @@ pub(crate) struct Sources {
     /// Whether any source was ever consumed. Relaxed, without a partner: the first message of a
     /// source comes after it was set.
     used: AtomicBool,
-    /// Whether any driver has a question for origins to answer.
+    /// Whether any driver has a question to answer.
     asked: AtomicBool,
     /// Whether the messages of a lane become one by the user's function.
     merges: bool,
@@ -88,7 +90,7 @@ struct Outbox {
     /// The name of the source.
     name: Arc<str>,
     news: News,
-    origins: Vec<OriginsRequest>,
+    asked: Asked,
     waker: Option<Waker>,
     /// How many settlements the driver waits for.
     least: usize,
@@ -116,13 +118,6 @@ pub(crate) struct LetterRequest {
     pub(crate) why: String,
     /// Whether it is durable now.
     pub(crate) done: oneshot::Sender<Result<(), NotKept>>,
-}
-
-/// A question for the origins of some messages.
-pub(crate) struct OriginsRequest {
-    pub(crate) slots: Vec<u32>,
-    /// In the order of the slots.
-    pub(crate) done: oneshot::Sender<Vec<Option<MessageOrigin>>>,
 }
 
 /// Why a source does not have a dead letter.
@@ -460,6 +455,6 @@ impl Outbox {
     }
 
     fn has_news(&self) -> bool {
-        self.news.settled.len() >= self.least || self.news.is_urgent || !self.origins.is_empty()
+        self.news.settled.len() >= self.least || self.news.is_urgent || !self.asked.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! Where messages come from: a question to the drivers of their sources.
+//! Questions to the drivers of sources, and the way of their answers.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,7 +8,8 @@ use keylane_rt::atomic::Ordering;
 use keylane_rt::clock::{Alarm, Instant};
 use keylane_rt::{lock, oneshot};
 
-use super::{OriginsRequest, Sources};
+use super::Sources;
+use super::asked::{Asked, Front, OriginsRequest};
 use crate::lane::MessageOrigin;
 
 impl Sources {
@@ -19,21 +20,26 @@ impl Sources {
         slots: Vec<u32>,
         until: Instant,
     ) -> Option<Vec<Option<MessageOrigin>>> {
-        let (done, mut answer) = oneshot::channel();
-        self.ask_origins(source, OriginsRequest { slots, done })?;
-        let mut late = Alarm::new(until);
-        poll_fn(|cx| match Pin::new(&mut answer).poll(cx) {
-            Poll::Pending => late.poll(cx).map(|()| None),
-            ready => ready.map(Result::ok),
-        })
-        .await
+        let (done, answer) = oneshot::channel();
+        self.ask(source, |asked| {
+            asked.origins.push(OriginsRequest { slots, done });
+        })?;
+        in_time(answer, until).await
+    }
+
+    /// The first message of each generation of one source that has not settled, if its driver says
+    /// so in time.
+    pub(crate) async fn fronts(&self, source: u32, until: Instant) -> Option<Vec<Front>> {
+        let (done, answer) = oneshot::channel();
+        self.ask(source, |asked| asked.fronts.push(done))?;
+        in_time(answer, until).await
     }
 
     /// `None`: its driver is gone.
-    fn ask_origins(&self, source: u32, request: OriginsRequest) -> Option<()> {
+    fn ask(&self, source: u32, question: impl FnOnce(&mut Asked)) -> Option<()> {
         let mut outboxes = lock(&self.outboxes);
         let outbox = outboxes[source as usize].as_mut()?;
-        outbox.origins.push(request);
+        question(&mut outbox.asked);
         // Under the lock, which the driver takes before it reads this.
         self.asked.store(true, Ordering::Relaxed);
         let waker = outbox.waker.take();
@@ -44,25 +50,35 @@ impl Sources {
         Some(())
     }
 
-    /// Takes the questions for origins that a driver has to answer.
+    /// Takes the questions that a driver has to answer.
     #[inline]
-    pub(crate) fn take_origins(&self, source: u32) -> Vec<OriginsRequest> {
+    pub(crate) fn take_asked(&self, source: u32) -> Asked {
         match self.asked.load(Ordering::Relaxed) {
-            true => self.take_asked(source),
-            false => Vec::new(),
+            true => self.take_some_asked(source),
+            false => Asked::default(),
         }
     }
 
     #[cold]
-    fn take_asked(&self, source: u32) -> Vec<OriginsRequest> {
+    fn take_some_asked(&self, source: u32) -> Asked {
         let mut outboxes = lock(&self.outboxes);
         let outbox = outboxes[source as usize].as_mut();
-        let asked = outbox.map_or_else(Vec::new, |outbox| std::mem::take(&mut outbox.origins));
+        let asked = outbox.map_or_else(Asked::default, |outbox| std::mem::take(&mut outbox.asked));
         let is_left = outboxes
             .iter()
             .flatten()
-            .any(|outbox| !outbox.origins.is_empty());
+            .any(|outbox| !outbox.asked.is_empty());
         self.asked.store(is_left, Ordering::Relaxed);
         asked
     }
+}
+
+/// The answer, if it comes in time.
+async fn in_time<A>(mut answer: oneshot::Receiver<A>, until: Instant) -> Option<A> {
+    let mut late = Alarm::new(until);
+    poll_fn(|cx| match Pin::new(&mut answer).poll(cx) {
+        Poll::Pending => late.poll(cx).map(|()| None),
+        ready => ready.map(Result::ok),
+    })
+    .await
 }

@@ -125,6 +125,12 @@ impl<T: Spec> LaneTable<T> {
             },
         }
     }
+
+    /// A key with this hash that has a lane.
+    pub(crate) fn key_of(&self, hash: u64) -> Option<T::Key> {
+        self.lanes.key_of(hash)
+    }
+
     /// How to show a key by its hash, while it has a lane.
     pub(crate) fn shown_by_hash(&self, hash: u64) -> String {
         let key = self.settings.show_key.and_then(|_| self.lanes.key_of(hash));

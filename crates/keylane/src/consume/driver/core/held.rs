@@ -1,5 +1,8 @@
 //! Messages that a source has handed over, and whose outcomes it must learn.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+
 use keylane_source::Generation;
 
 use keylane_rt::Slots;
@@ -20,6 +23,10 @@ pub(super) enum GenerationState {
 pub(super) struct HeldDelivery<P> {
     pub(super) position: P,
     pub(super) generation: Generation,
+    /// Later ones have greater numbers.
+    number: u64,
+    /// The hash of its key. `None`: its lane may change, or it has none.
+    hash: Option<NonZeroU64>,
     /// The producer's id, for the log.
     pub(super) id: Option<Box<str>>,
     pub(super) standing: GenerationState,
@@ -36,6 +43,8 @@ pub(super) struct HeldDelivery<P> {
 pub(super) struct Held<P> {
     slots: Slots<HeldDelivery<P>>,
     bytes: usize,
+    /// How many there were.
+    inserted: u64,
     /// How many of them the source has recalled.
     recalled: usize,
 }
@@ -45,6 +54,7 @@ impl<P> Held<P> {
         Self {
             slots: Slots::new(),
             bytes: 0,
+            inserted: 0,
             recalled: 0,
         }
     }
@@ -59,9 +69,12 @@ impl<P> Held<P> {
         bytes: u32,
         marked: bool,
     ) -> Option<u32> {
+        self.inserted += 1;
         let slot = self.slots.insert(HeldDelivery {
             position,
             generation,
+            number: self.inserted,
+            hash: None,
             id,
             standing: GenerationState::Live,
             bytes,
@@ -106,6 +119,32 @@ impl<P> Held<P> {
         }
     }
 
+    /// The hash of the key of a message is known.
+    #[inline]
+    pub(super) fn set_hash(&mut self, slot: u32, hash: u64) {
+        if let Some(held) = self.slots.get_mut(slot) {
+            held.hash = NonZeroU64::new(hash);
+        }
+    }
+
+    /// Of each generation that is not over the message that was handed over first, and the hash of
+    /// its key. Looks at all that is held.
+    pub(super) fn fronts(&self) -> Vec<(&P, u64)> {
+        let mut fronts = BTreeMap::<Generation, &HeldDelivery<P>>::new();
+        for (_, held) in self.slots.iter() {
+            if held.standing == GenerationState::Over {
+                continue;
+            }
+            let front = fronts.entry(held.generation).or_insert(held);
+            if held.number < front.number {
+                *front = held;
+            }
+        }
+        let fronts = fronts.into_values();
+        let known = fronts.filter_map(|held| Some((&held.position, held.hash?.get())));
+        known.collect()
+    }
+
     /// The engine knows something of these slots.
     pub(super) fn mark(&mut self, slots: &[u32]) {
         for slot in slots {
@@ -146,5 +185,33 @@ impl<P: Clone> Held<P> {
         let chosen = self.slots.iter().filter(|(_, held)| chosen(held));
         let chosen = chosen.map(|(slot, held)| (slot, held.position.clone()));
         chosen.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_each_generation_that_goes_on_holds_it_back() {
+        let mut held = Held::new();
+        let mut slots = Vec::new();
+        for (position, generation) in [(1, 7), (5, 8), (2, 7), (6, 8), (9, 9), (10, 9)] {
+            let slot = held.insert(position, Generation(generation), None, 0, false);
+            held.set_hash(slot.unwrap(), position);
+            slots.push(slot.unwrap());
+        }
+        assert_eq!(held.fronts(), [(&1, 1), (&5, 5), (&9, 9)]);
+        held.remove(slots[0]);
+        // The slot is used again, and what is in it now came last.
+        let again = held.insert(3, Generation(7), None, 0, false);
+        assert_eq!(again, Some(slots[0]));
+        assert_eq!(held.fronts(), [(&2, 2), (&5, 5), (&9, 9)]);
+        // Whose key is not known: the one behind it is not taken for the first.
+        held.set_hash(slots[1], 0);
+        held.end(GenerationState::Over, |held| {
+            held.generation == Generation(9)
+        });
+        assert_eq!(held.fronts(), [(&2, 2)]);
     }
 }

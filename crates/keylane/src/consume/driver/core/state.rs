@@ -125,6 +125,18 @@ impl<P: Clone + PartialEq> Core<P> {
         Some((&held.position, held.id.as_deref()))
     }
 
+    /// The hash of the key of a message that was received.
+    #[inline]
+    pub(in super::super) fn set_hash(&mut self, slot: u32, hash: u64) {
+        self.ledger.held.set_hash(slot, hash);
+    }
+
+    /// Of each generation the message that was handed over first and has not settled: its position,
+    /// and the hash of its key. Those without a lane, or whose lane may change, are left out.
+    pub(in super::super) fn fronts(&self) -> Vec<(&P, u64)> {
+        self.ledger.held.fronts()
+    }
+
     /// Whether nothing is left to do, if nothing is in the inlet and in the hands of the source.
     pub(in super::super) fn is_over(&self) -> bool {
         self.phase.stops() && self.ledger.held.len() == 0 && self.revocations.is_empty()
