@@ -45,7 +45,7 @@ fn partition(server: &ReferenceServer) -> SourcePart {
     let frontier = settled.count() as u64;
     SourcePart {
         name: "orders/0".to_owned(),
-        frontier: Some(frontier),
+        frontier: Some(frontier.to_string()),
         front: Some(format!("0:{frontier}#{}", frontier + 1)),
         ..SourcePart::default()
     }
@@ -88,7 +88,7 @@ fn a_part_names_the_lane_that_holds_it_back_and_that_lane_names_the_part() {
         .parts("memory", move || {
             let unsaid = SourcePart {
                 name: "where it is at is not said".to_owned(),
-                frontier: Some(1),
+                frontier: Some("1".to_owned()),
                 ..SourcePart::default()
             };
             vec![partition(&parts), unsaid]
