@@ -482,7 +482,8 @@ two                -  NOT RUN: keylane lib b, random schedules
             let changed = git::check(root, &patches::path(&name));
             let changed = changed.unwrap_or_else(|error| panic!("{name}: {error}"));
             let is_judged = |path: &String| {
-                let is_product = path.starts_with("crates/") && path.contains("/src/");
+                let is_code = path.contains("/src/") || path.contains("/page/");
+                let is_product = path.starts_with("crates/") && is_code;
                 is_product || path.starts_with("examples/") && !path.contains("/tests/")
             };
             assert!(changed.iter().all(is_judged), "{name}: {changed:?}");
