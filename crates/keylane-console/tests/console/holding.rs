@@ -107,7 +107,7 @@ fn a_part_names_the_lane_that_holds_it_back_and_that_lane_names_the_part() {
     let row = &data["body"]["intakes"][0]["parts"][0];
     assert_eq!(
         (&row["frontier"], &row["held_by"]["dispatcher"]),
-        (&json!(1), &json!("orders"))
+        (&json!("1"), &json!("orders"))
     );
     assert_eq!(held_by(&data, 1), &Value::Null);
     let part = json!([{ "intake": "memory", "part": "orders/0" }]);

@@ -66,7 +66,10 @@ fn is_shown(address: SocketAddr, gate: &Gate, name: &str, behind: u64) -> [Strin
     let part = until_shown(&mut feed, name, |part| {
         part["beyond"] == 2 && part["lag"] == behind
     });
-    assert_eq!(part["held"], 2);
+    assert_eq!(
+        (&part["held"], &part["held_by"]["key"]),
+        (&json!(2), &json!("ann"))
+    );
     assert_eq!(
         (&part["trouble"], &part["is_paused"]),
         (&Value::Null, &json!(false))
@@ -80,12 +83,13 @@ fn is_shown(address: SocketAddr, gate: &Gate, name: &str, behind: u64) -> [Strin
          .find((text) => text.includes('{name}'))"
     );
     browser.until(&format!("{row}?.includes('{first}')"));
+    browser.until(&format!("{row}?.includes('held back by ann')"));
 
     gate.open();
     let part = until_shown(&mut feed, name, |part| {
         (&part["held"], &part["lag"]) == (&json!(0), &json!(0))
     });
-    assert_eq!(part["beyond"], 0);
+    assert_eq!((&part["beyond"], part.get("held_by")), (&json!(0), None));
     let last = part["frontier"].as_str().unwrap().to_owned();
     browser.until(&format!("{row}?.includes('{last}')"));
     [first, last]
@@ -110,6 +114,7 @@ fn the_streams_of_redis_are_shown_with_frontier_and_lag() {
     let entered = runtime.enter();
     let (orders, intake) = consumed(source, &gate);
     let console = Console::builder()
+        .dispatcher("orders", &orders)
         .intake("redis", &intake)
         .streams("redis", watch);
     drop(entered);
@@ -158,6 +163,7 @@ fn the_partitions_of_kafka_are_shown_with_frontier_and_lag() {
     let entered = runtime.enter();
     let (orders, intake) = consumed(source, &gate);
     let console = Console::builder()
+        .dispatcher("orders", &orders)
         .intake("kafka", &intake)
         .partitions("kafka", control);
     drop(entered);

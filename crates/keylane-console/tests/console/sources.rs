@@ -5,7 +5,7 @@ use std::time::Duration;
 use keylane::source::{Features, RawMessage};
 use keylane::{Context, Dispatcher, OnExhausted};
 use keylane_console::Console;
-use keylane_testkit::reference::ReferenceServer;
+use keylane_testkit::reference::{Call, ReferenceServer};
 use serde_json::json;
 use testkit_browser::Browser;
 
@@ -58,6 +58,43 @@ fn a_source_shows_its_counts_and_its_failed_parts_and_may_end() {
     drop(intake);
     feed.until(|data| data["body"]["intakes"][0]["state"] == "ended");
     browser.until("document.querySelector('#intakes .state').textContent == 'ended'");
+}
+
+#[test]
+fn a_source_shows_the_acks_that_are_not_confirmed_and_its_last_error() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = ReferenceServer::new(Features::new().survives_restart());
+    // It takes the acks, and confirms them only after a while.
+    server.faults().be_slow(Duration::from_secs(3));
+    server.publish((1..=3).map(|id| RawMessage::new(vec![id]).key("orders")));
+    let entered = runtime.enter();
+    let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
+        .on_exhausted(OnExhausted::Halt)
+        .spawn(|_: RawMessage| async { Ok::<(), std::io::Error>(()) })
+        .unwrap();
+    let intake = orders.consume(server.source()).unwrap();
+    let address = serve(&runtime, Console::builder().intake("memory", &intake));
+    drop(entered);
+
+    let browser = Browser::start();
+    browser.open(&format!("http://{address}/#sources"));
+    let shown = |text: &str| {
+        browser.until(&format!(
+            "document.querySelector('#intakes')?.innerText.includes('{text}')"
+        ));
+    };
+    shown("3 not confirmed");
+    look(&browser, 400, "unconfirmed");
+    server.faults().be_slow(Duration::ZERO);
+    server.faults().fail(Call::Receive, usize::MAX);
+    server.publish([RawMessage::new(vec![4]).key("orders")]);
+    shown("last error: ");
+    let stats = intake.stats();
+    assert!(
+        stats.last_error.is_some() && stats.restarts > 0,
+        "{stats:?}"
+    );
+    look(&browser, 400, "last-error");
 }
 
 #[test]
