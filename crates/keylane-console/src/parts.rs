@@ -15,8 +15,8 @@ pub struct SourcePart {
     /// partition, the id of an entry of a stream.
     pub frontier: Option<String>,
     /// How the source describes the position of the message at its frontier, as in the log:
-    /// `orders/3@17` for Kafka, `orders:3/1700-0` for a stream. With it the page names the lane that
-    /// has this message, and so holds the part back.
+    /// `orders/3@17` for Kafka, `orders:3/1700-0` for a stream. With it the page names the lane
+    /// that has this message, and so holds the part back.
     pub front: Option<String>,
     /// How far it is behind the end of its log, in messages. Those that are held count.
     pub lag: Option<u64>,
