@@ -69,19 +69,15 @@ pub(super) struct OwnedStream {
 impl OwnedStream {
     /// Returns what is shown of it.
     fn part(&mut self) -> StreamPart {
-        // First how far it is read: what is read after that is above it.
-        let (waiting, last) = self.flow.ahead();
-        // Entries on their way from the reader, and those that a stream has dropped that ends here,
-        // are neither open nor waiting.
-        let is_all_here = waiting == 0 && self.owned.phase == Phase::Live;
-        let all_settled = last.filter(|_| is_all_here);
+        // Entries that a stream has dropped that ends here are neither open nor waiting.
+        let all_settled = self.read().filter(|_| self.owned.phase == Phase::Live);
         let frontier = self.owned.lowest().or(all_settled);
         self.frontier = frontier.or(self.frontier);
         let lag = self.lag.get();
         StreamPart {
             frontier: self.frontier,
             open: self.owned.open(),
-            waiting,
+            waiting: self.flow.ahead().0,
             beyond: self.owned.beyond(),
             pending: lag.map(|lag| lag.pending),
             lag: lag.and_then(|lag| lag.unread),
@@ -89,9 +85,16 @@ impl OwnedStream {
         }
     }
 
+    /// Returns the entry up to which the stream was read, if all that was read is here.
+    fn read(&self) -> Option<EntryId> {
+        let (ahead, last) = self.flow.ahead();
+        last.filter(|_| ahead == 0)
+    }
+
     /// Stops handing over entries.
     fn end(&mut self, phase: Phase) {
-        for entry in self.owned.end(phase) {
+        let read = self.read();
+        for entry in self.owned.end(phase, read) {
             self.flow.passed(entry.bytes);
         }
     }
@@ -246,7 +249,7 @@ impl HeldStreams {
         let mut held = self.held.remove(&stream)?;
         let generation = held.owned.generation;
         let resume = Resume {
-            settled: held.owned.settled_below(held.flow.last()),
+            settled: held.owned.settled(held.read()),
             token: Arc::clone(&held.tenure.token),
             consumer: Arc::clone(&held.tenure.consumer),
             seen: held.flow.seen(),
@@ -396,7 +399,7 @@ impl HeldStreams {
             if held.owned.phase == Phase::Rewinding {
                 self.starts.end(held.owned.generation);
                 held.owned.begin(generation);
-                held.flow.begin();
+                held.flow.begin(held.owned.round);
                 self.starts.begin(generation, &held.teller, &held.lease);
                 let _ = held.orders.send(Order::Begin(held.owned.round));
             } else {

@@ -142,7 +142,8 @@ impl Reader<'_> {
         };
         let entries: Vec<_> = found.into_iter().map(entry).collect();
         let bytes = entries.iter().map(|entry| entry.bytes).sum();
-        self.flow.read(entries.len(), bytes, last, seen.or(newest));
+        let size = (entries.len(), bytes);
+        self.flow.read(self.round, size, last, seen.or(newest));
         if !entries.is_empty() {
             self.worker.say(News::Entries {
                 stream: place.number,

@@ -25,10 +25,10 @@ struct Ahead {
     bytes: usize,
     /// The average size of an entry.
     size: Option<usize>,
-    /// The entry up to which the stream was read.
-    last: EntryId,
-    /// Whether anything was read since the pending entries are read again.
-    is_read: bool,
+    /// Counts how often the pending entries were read again.
+    round: u32,
+    /// The entry up to which the stream was read in this round.
+    last: Option<EntryId>,
     /// The last entry that was seen in the stream.
     seen: Option<Seen>,
 }
@@ -53,16 +53,25 @@ impl Flow {
         }
     }
 
-    /// Records that this many entries were read, up to this one, and the last one that was seen.
-    pub(crate) fn read(&self, entries: usize, bytes: usize, last: EntryId, seen: Option<Seen>) {
+    /// Records that this many entries were read in a round, up to this one, and the last one that
+    /// was seen.
+    pub(crate) fn read(
+        &self,
+        round: u32,
+        (entries, bytes): (usize, usize),
+        last: EntryId,
+        seen: Option<Seen>,
+    ) {
         let mut ahead = lock(&self.ahead);
         if seen.is_some() {
             ahead.seen = seen;
         }
         ahead.entries += entries;
         ahead.bytes += bytes;
-        ahead.last = last;
-        ahead.is_read = true;
+        // The reader of the round before may not have heard yet that it is over.
+        if round == ahead.round {
+            ahead.last = Some(last);
+        }
         if let Some(size) = bytes.checked_div(entries) {
             ahead.size = Some(ahead.size.map_or(size, |before| (before + size) / 2));
         }
@@ -80,21 +89,18 @@ impl Flow {
         }
     }
 
-    /// Records that the pending entries are read again.
-    pub(crate) fn begin(&self) {
-        lock(&self.ahead).is_read = false;
+    /// Records that the pending entries are read again, in this round.
+    pub(crate) fn begin(&self, round: u32) {
+        let mut ahead = lock(&self.ahead);
+        ahead.round = round;
+        ahead.last = None;
     }
 
     /// Returns how many entries were read and not handed over, and the entry up to which the stream
-    /// was read, if that has begun.
+    /// was read in this round, if that has begun.
     pub(crate) fn ahead(&self) -> (usize, Option<EntryId>) {
         let ahead = lock(&self.ahead);
-        (ahead.entries, ahead.is_read.then_some(ahead.last))
-    }
-
-    /// Returns the entry up to which the stream was read.
-    pub(crate) fn last(&self) -> EntryId {
-        lock(&self.ahead).last
+        (ahead.entries, ahead.last)
     }
 
     /// Returns the last entry that was seen.
@@ -125,9 +131,9 @@ mod tests {
     async fn there_is_room_for_a_number_and_for_bytes() {
         let flow = Flow::new(1_000);
         assert_eq!(flow.room().await, 64);
-        flow.read(64, 64 * 100, EntryId::new(7, 0), None);
-        assert_eq!((flow.room().await, flow.last()), (936, EntryId::new(7, 0)));
-        flow.read(936, 93_600, EntryId::new(8, 0), None);
+        flow.read(0, (64, 64 * 100), EntryId::new(7, 0), None);
+        assert_eq!(flow.room().await, 936);
+        flow.read(0, (936, 93_600), EntryId::new(8, 0), None);
         let waits = tokio::time::timeout(std::time::Duration::from_secs(1), flow.room());
         assert!(waits.await.is_err());
         (0..500).for_each(|_| flow.passed(100));
@@ -138,19 +144,22 @@ mod tests {
     fn it_is_not_known_how_far_it_is_read_until_that_has_begun() {
         let flow = Flow::new(1_000);
         assert_eq!(flow.ahead(), (0, None));
-        flow.read(2, 200, EntryId::new(7, 0), None);
+        flow.read(0, (2, 200), EntryId::new(7, 0), None);
         flow.passed(100);
         assert_eq!(flow.ahead(), (1, Some(EntryId::new(7, 0))));
-        flow.begin();
+        flow.begin(1);
         assert_eq!(flow.ahead(), (1, None));
-        flow.read(0, 0, EntryId::new(3, 0), None);
-        assert_eq!(flow.ahead(), (1, Some(EntryId::new(3, 0))));
+        // Late, and of the round before.
+        flow.read(0, (1, 100), EntryId::new(8, 0), None);
+        assert_eq!(flow.ahead(), (2, None));
+        flow.read(1, (0, 0), EntryId::new(3, 0), None);
+        assert_eq!(flow.ahead(), (2, Some(EntryId::new(3, 0))));
     }
 
     #[tokio::test]
     async fn large_entries_are_read_one_by_one() {
         let flow = Flow::new(1_000);
-        flow.read(1, 16 << 20, EntryId::default(), None);
+        flow.read(0, (1, 16 << 20), EntryId::default(), None);
         flow.passed(16 << 20);
         assert_eq!(flow.room().await, 1);
     }

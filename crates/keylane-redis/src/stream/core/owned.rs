@@ -33,6 +33,10 @@ pub(crate) struct Owned<T> {
     /// Open entries that were acked in the step that has written their letter.
     lettered: HashSet<EntryId>,
     has_returned: bool,
+    /// The last entry that came in this round.
+    came: Option<EntryId>,
+    /// The entry up to which all had settled when the last round ended.
+    settled: EntryId,
 }
 
 impl<T> Owned<T> {
@@ -46,6 +50,8 @@ impl<T> Owned<T> {
             open: HashMap::new(),
             lettered: HashSet::new(),
             has_returned: false,
+            came: None,
+            settled: EntryId::default(),
         }
     }
 
@@ -55,6 +61,7 @@ impl<T> Owned<T> {
     }
 
     pub(crate) fn push(&mut self, id: EntryId, entry: T) {
+        self.came = Some(id);
         self.waiting.push_back((id, entry));
     }
 
@@ -112,8 +119,12 @@ impl<T> Owned<T> {
         self.open.contains_key(&id)
     }
 
-    /// Ends the stream. Returns the entries that were not handed over.
-    pub(crate) fn end(&mut self, phase: Phase) -> impl Iterator<Item = T> {
+    /// Ends the stream. Returns the entries that were not handed over. `read`: see
+    /// [`settled`](Self::settled).
+    pub(crate) fn end(&mut self, phase: Phase, read: Option<EntryId>) -> impl Iterator<Item = T> {
+        if self.phase == Phase::Live {
+            self.settled = self.settled(read);
+        }
         self.phase = phase;
         std::mem::take(&mut self.waiting)
             .into_iter()
@@ -129,6 +140,7 @@ impl<T> Owned<T> {
     pub(crate) fn begin(&mut self, generation: Generation) {
         *self = Self {
             round: self.round + 1,
+            settled: self.settled,
             ..Self::new(generation)
         };
     }
@@ -151,9 +163,17 @@ impl<T> Owned<T> {
         self.open.keys().copied().chain(waiting).min()
     }
 
-    /// Returns the id below which all entries are settled, if the stream is read up to `last`.
-    pub(crate) fn settled_below(&self, last: EntryId) -> EntryId {
-        self.lowest().map_or(last, EntryId::before)
+    /// Returns an entry up to which all have settled. `read`: the one up to which the stream was
+    /// read in this round, if all that was read has come.
+    ///
+    /// A round begins with the pending entries, which are below what was read before. And what a
+    /// stream that ends has dropped is above what was open then.
+    pub(crate) fn settled(&self, read: Option<EntryId>) -> EntryId {
+        match self.lowest() {
+            Some(lowest) => lowest.before(),
+            None if self.phase == Phase::Live => read.or(self.came).unwrap_or(self.settled),
+            None => self.settled,
+        }
     }
 }
 
@@ -177,7 +197,7 @@ mod tests {
         assert_eq!(owned.next(), Some(Ok((id(1), 1))));
         owned.give_back();
         assert_eq!((owned.next(), owned.wants_rewind()), (None, true));
-        assert_eq!(owned.end(Phase::Rewinding).collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!(owned.end(Phase::Rewinding, None).collect::<Vec<_>>(), [2, 3, 4]);
         assert!(!owned.takes(0) && !owned.wants_rewind());
         owned.begin(Generation(2));
         assert!(owned.takes(1) && !owned.takes(0) && !owned.is_open(id(1)));
@@ -224,12 +244,38 @@ mod tests {
     #[test]
     fn a_group_that_is_made_again_begins_below_what_is_open() {
         let mut owned = owned(3..6);
-        assert_eq!(owned.settled_below(id(9)), id(3).before());
+        assert_eq!(owned.settled(None), id(3).before());
         while owned.next().is_some() {}
         owned.ack(id(3));
-        assert_eq!(owned.settled_below(id(9)), id(4).before());
+        assert_eq!(owned.settled(None), id(4).before());
         owned.ack(id(4));
         owned.ack(id(5));
-        assert_eq!(owned.settled_below(id(9)), id(9));
+        assert_eq!(owned.settled(Some(id(9))), id(9));
+        // Others are read, and have not come.
+        assert_eq!(owned.settled(None), id(5));
+    }
+
+    #[test]
+    fn a_group_that_is_made_again_begins_below_what_was_dropped() {
+        let mut owned = owned(3..6);
+        owned.next();
+        owned.ack(id(3));
+        // 4 and 5 wait.
+        assert_eq!(owned.end(Phase::Revoked, None).count(), 2);
+        assert_eq!(owned.settled(Some(id(9))), id(4).before());
+
+        let mut owned = self::owned(3..6);
+        while owned.next().is_some() {}
+        owned.ack(id(3));
+        owned.give_back();
+        owned.ack(id(5));
+        assert_eq!(owned.end(Phase::Rewinding, Some(id(9))).count(), 0);
+        owned.begin(Generation(2));
+        // 4 is pending, and has not come again.
+        assert_eq!(owned.settled(None), id(4).before());
+        owned.push(id(4), 4);
+        owned.next();
+        owned.ack(id(4));
+        assert_eq!(owned.settled(None), id(4));
     }
 }
