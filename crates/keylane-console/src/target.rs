@@ -281,7 +281,11 @@ where
         let holding = self.dispatcher.holding_back(intake).await;
         let holding = holding.into_iter();
         let holding = holding.filter(|it| fronts.contains(&*it.origin.position));
-        let named = holding.map(|it| (it.origin.position, self.name_of(&it.key)));
+        let named = holding.filter_map(|it| {
+            // The user's code, as above.
+            let named = catch_unwind(AssertUnwindSafe(|| self.name_of(&it.key)));
+            Some((it.origin.position, named.ok()?))
+        });
         named.collect()
     }
 

@@ -19,6 +19,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -99,18 +100,22 @@ pub async fn check_end(store: Arc<dyn ElectionStore>) {
     scene.release(next).await;
 }
 
-/// Checks that two candidates lead one after the other.
+/// Checks that two candidates lead one after the other, and never both.
 ///
 /// # Panics
 ///
-/// Panics if a candidate does not run, or none leads within a minute.
+/// Panics if a candidate does not run, none leads within a minute, or both lead.
 pub async fn check_turns(store: Arc<dyn ElectionStore>) {
     let elections = Elections::open(store);
     let elections = elections.unwrap_or_else(|error| panic!("no elections: {error}"));
     let election = format!("turns/{}", Owner::random());
+    let (leads, both) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let [one, other] = ["one", "other"].map(|id| {
         let candidate = Candidate::builder(&elections, &election).id(id);
-        let running = candidate.run(Leads);
+        let running = candidate.run(Leads {
+            leads: Arc::clone(&leads),
+            both: Arc::clone(&both),
+        });
         running.unwrap_or_else(|error| panic!("{id} is no candidate: {error}"))
     });
     until(|| one.leads() || other.leads()).await;
@@ -118,10 +123,12 @@ pub async fn check_turns(store: Arc<dyn ElectionStore>) {
         true => (one, other),
         false => (other, one),
     };
-    assert!(!second.leads(), "both lead");
+    // The second one would lead by now if it could.
+    sleep(SHORTEST).await;
     first.close().await;
     until(|| second.leads()).await;
     second.close().await;
+    assert!(!both.load(Ordering::SeqCst), "both lead");
 }
 
 async fn until(is_so: impl Fn() -> bool) {
@@ -135,12 +142,20 @@ async fn until(is_so: impl Fn() -> bool) {
 }
 
 /// Leads until it is to stop.
-struct Leads;
+struct Leads {
+    /// Whether one of them leads.
+    leads: Arc<AtomicBool>,
+    /// Whether both have led at once.
+    both: Arc<AtomicBool>,
+}
 
 impl Career for Leads {
     type Error = Infallible;
 
     async fn inaugurate(&mut self, _: &Term) -> Result<(), Infallible> {
+        if self.leads.swap(true, Ordering::SeqCst) {
+            self.both.store(true, Ordering::SeqCst);
+        }
         Ok(())
     }
 
@@ -149,7 +164,9 @@ impl Career for Leads {
         Ok(())
     }
 
-    async fn hand_over(&mut self, _: &Term, _: End) {}
+    async fn hand_over(&mut self, _: &Term, _: End) {
+        self.leads.store(false, Ordering::SeqCst);
+    }
 }
 
 struct Scene {

@@ -65,7 +65,8 @@ fn a_source_shows_the_acks_that_are_not_confirmed_and_its_last_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = ReferenceServer::new(Features::new().survives_restart());
     // It takes the acks, and confirms them only after a while.
-    server.faults().be_slow(Duration::from_secs(3));
+    server.faults().be_slow(Duration::from_secs(5));
+    let browser = Browser::start();
     server.publish((1..=3).map(|id| RawMessage::new(vec![id]).key("orders")));
     let entered = runtime.enter();
     let orders = Dispatcher::key_by_opt(|raw: &RawMessage| raw.key.clone())
@@ -75,8 +76,6 @@ fn a_source_shows_the_acks_that_are_not_confirmed_and_its_last_error() {
     let intake = orders.consume(server.source()).unwrap();
     let address = serve(&runtime, Console::builder().intake("memory", &intake));
     drop(entered);
-
-    let browser = Browser::start();
     browser.open(&format!("http://{address}/#sources"));
     let shown = |text: &str| {
         browser.until(&format!(

@@ -104,10 +104,13 @@ where
     ///
     /// - for an intake of another dispatcher, or one that has ended;
     /// - if the driver does not answer in time, because it is in a call of its source;
-    /// - for a generation whose first message has no key;
+    /// - for a generation whose first message has no key, or waits for room in the dispatcher;
+    /// - for a source whose messages are acked [before](Guarantee::AtMostOnce) they are handled;
     /// - for [`HashLanes`](crate::routing::HashLanes), whose messages may change their lanes.
     ///
-    /// Of two keys with one hash, either is returned.
+    /// Of two keys with one hash, either is returned. A message that went back to its source, and
+    /// comes again, is not counted: the key of the next one is returned. Compare the position with
+    /// the frontier of the source, where it has one.
     ///
     /// # Cancel safety
     ///

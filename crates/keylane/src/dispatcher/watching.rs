@@ -74,7 +74,11 @@ where
     }
 
     /// Returns keys whose first message waits for its next attempt or for the dead-letter sink, up
-    /// to `most`, the oldest message first. Of more than 1,024 the youngest are missed.
+    /// to `most`, the oldest message first. Paused keys are not among them.
+    ///
+    /// It looks at the 1,024 oldest first messages that wait for anything: for an attempt, a
+    /// decision, a time, a lease, a version, a store. Where more of them wait, the youngest keys
+    /// are missed.
     ///
     /// # Cancel safety
     ///

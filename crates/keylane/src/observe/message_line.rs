@@ -112,6 +112,11 @@ macro_rules! line {
 }
 
 impl What {
+    /// Whether it says anything without the position.
+    pub(crate) fn says_more_than_where(&self) -> bool {
+        !matches!(self, Self::HasBlocked)
+    }
+
     pub(crate) fn level(&self) -> Level {
         match self {
             Self::Failed { .. }

@@ -166,13 +166,13 @@ impl<T> Owned<T> {
     /// Returns an entry up to which all have settled. `read`: the one up to which the stream was
     /// read in this round, if all that was read has come.
     ///
-    /// A round begins with the pending entries, which are below what was read before. And what a
-    /// stream that ends has dropped is above what was open then.
+    /// A round begins with the pending entries, which are below what was read before. Of a stream
+    /// that ends, what has settled since does not count: what it has dropped is not known any more.
     pub(crate) fn settled(&self, read: Option<EntryId>) -> EntryId {
         match self.lowest() {
+            _ if self.phase != Phase::Live => self.settled,
             Some(lowest) => lowest.before(),
-            None if self.phase == Phase::Live => read.or(self.came).unwrap_or(self.settled),
-            None => self.settled,
+            None => read.or(self.came).unwrap_or(self.settled),
         }
     }
 }
@@ -197,7 +197,10 @@ mod tests {
         assert_eq!(owned.next(), Some(Ok((id(1), 1))));
         owned.give_back();
         assert_eq!((owned.next(), owned.wants_rewind()), (None, true));
-        assert_eq!(owned.end(Phase::Rewinding, None).collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!(
+            owned.end(Phase::Rewinding, None).collect::<Vec<_>>(),
+            [2, 3, 4]
+        );
         assert!(!owned.takes(0) && !owned.wants_rewind());
         owned.begin(Generation(2));
         assert!(owned.takes(1) && !owned.takes(0) && !owned.is_open(id(1)));

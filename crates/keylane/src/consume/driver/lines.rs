@@ -48,17 +48,23 @@ impl<K: Key, M: Message, O: Output, E: Error, S: Source<Message = M>> Driver<K, 
 
     /// Answers which messages hold the source back.
     pub(super) fn tell_fronts(&self, asked: Vec<oneshot::Sender<Vec<Front>>>) {
+        let asked = asked.into_iter().filter(|done| !done.is_closed());
+        let asked: Vec<_> = asked.collect();
+        if asked.is_empty() {
+            return;
+        }
+        let fronts = self.machine.core.fronts();
+        let fronts = fronts.into_iter().map(|(position, hash)| Front {
+            hash,
+            origin: MessageOrigin {
+                source: self.machine.name().to_owned(),
+                position: self.machine.describer.describe(position),
+            },
+        });
+        let fronts: Vec<Front> = fronts.collect();
         for done in asked {
-            let fronts = self.machine.core.fronts();
-            let fronts = fronts.into_iter().map(|(position, hash)| Front {
-                hash,
-                origin: MessageOrigin {
-                    source: self.machine.name().to_owned(),
-                    position: self.machine.describer.describe(position),
-                },
-            });
             // As above.
-            let _ = done.send(fronts.collect());
+            let _ = done.send(fronts.clone());
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct OriginsRequest {
 }
 
 /// The message that one generation handed over before all others that have not settled.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Front {
     /// The hash of its key.
     pub(crate) hash: u64,

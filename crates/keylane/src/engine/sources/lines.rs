@@ -65,13 +65,13 @@ impl Sources {
             key: line.key.clone(),
             what: later,
         };
-        self.log_at_once(at, line, || false);
+        // First, because the message may settle while the subscriber writes a line.
         if let Some(at) = at
             && is_logged(later.what.level())
-            && self.give(at, later, is_there).is_ok()
         {
-            self.wake();
+            let _ = self.give(at, later, is_there);
         }
+        self.log_at_once(at, line, || false);
     }
 
     /// Gives a line to the driver, or writes it.

@@ -190,7 +190,8 @@ impl Drop for Registration {
         let outbox = lock(&self.sources.outboxes)[self.source as usize].take();
         if let Some(outbox) = &outbox {
             // Its driver is gone, and has not written these.
-            for (_, line) in &outbox.news.lines {
+            let lines = outbox.news.lines.iter();
+            for (_, line) in lines.filter(|(_, line)| line.what.says_more_than_where()) {
                 // The subscriber is the user's.
                 shielded(|| line.write(None));
             }

@@ -31,7 +31,11 @@ impl Sources {
     /// so in time.
     pub(crate) async fn fronts(&self, source: u32, until: Instant) -> Option<Vec<Front>> {
         let (done, answer) = oneshot::channel();
-        self.ask(source, |asked| asked.fronts.push(done))?;
+        self.ask(source, |asked| {
+            // The driver may be in a call for long, and those that asked are gone.
+            asked.fronts.retain(|done| !done.is_closed());
+            asked.fronts.push(done);
+        })?;
         in_time(answer, until).await
     }
 

@@ -49,7 +49,10 @@ impl<T: Spec> LaneTable<T> {
             if looked % BATCH == BATCH - 1 {
                 rt::yield_now().await;
             }
-            let fails = |lane: &Lane<T>| matches!(lane.state(), State::Backoff { .. });
+            let fails = |lane: &Lane<T>| {
+                let state = lane.state();
+                matches!(state, State::Backoff { .. }) && !state.is_unleased() && !lane.is_paused()
+            };
             if self.lanes.peek_hash(hash, fails) == Some(true) {
                 keys.extend(caught(|| self.lanes.key_of(hash)).ok().flatten());
             }
