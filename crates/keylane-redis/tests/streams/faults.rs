@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keylane::consume::IntakeSettings;
 use keylane::error::BoxError;
-use keylane::source::{RawMessage, Received, Source as _};
+use keylane::source::{Outcome, RawMessage, Received, Settlement, Source as _};
 use keylane::{Dispatcher, OnExhausted};
 use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::{Redis, StreamSource, StreamStart};
@@ -37,6 +37,31 @@ async fn a_group_that_is_removed_is_made_again() {
         assert_eq!(payloads(&again), texts([3, 4, 5, 6, 7]), "{kind}");
         source.ack(&again).await;
         assert_eq!(client.left(&name, "g").await, 0);
+    }
+}
+
+/// It is removed while an entry that was returned is to come again. What was read behind that entry
+/// has been dropped, and comes again as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_is_removed_before_a_returned_entry_has_come_loses_nothing() {
+    for kind in RedisKind::ALL {
+        let server = shared(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("dropped"));
+        let source = builder(&server.url(), "g").stream(name.clone());
+        let mut source = Driven::open(source.build().unwrap()).await;
+        client.add_all(&name, 0..6).await;
+        let handed = source.receive(4).await;
+        let returned = Settlement::new(handed[1].position, Outcome::returned(1));
+        source.0.settle(&[returned]).await.unwrap();
+        source.ack(&handed[..1]).await;
+        let (_, received) = source.once(10, Duration::from_secs(5)).await;
+        let generation = handed[0].generation;
+        assert_eq!(received, Received::Revoked(vec![generation]), "{kind}");
+        source.ack(&handed[2..]).await;
+        let _: u64 = client.run(&["XGROUP", "DESTROY", &name, "g"]).await;
+        source.0.release(&[generation]).await.unwrap();
+        let again = source.receive(5).await;
+        assert_eq!(payloads(&again), texts(1..6), "{kind}");
     }
 }
 
