@@ -55,10 +55,10 @@ impl StreamWatch {
         self.counters.get()
     }
 
-    /// Returns the streams that this process owns, as they were half a second ago, and those that it
-    /// cannot take over now, with the reason. Streams of other members of the group are not among
-    /// them. They are in the order in which they were named. They are older while the source is in
-    /// a call to the server, and while it waits to be opened again after a failure.
+    /// Returns the streams that this process owns, as they were half a second ago, and those that
+    /// it cannot take over now, with the reason. Streams of other members of the group are not
+    /// among them. They are in the order in which they were named. They are older while the source
+    /// is in a call to the server, and while it waits to be opened again after a failure.
     ///
     /// It sends nothing to the server: a source that is watched asks for the
     /// [lag](StreamPart::lag) of each of its streams every five seconds, also if nothing calls this.

@@ -29,8 +29,8 @@ pub(super) struct Control {
     seen: Mutex<Seen>,
     figures: Figures<IntakeStats>,
     pub(super) hold: HoldWatch,
-    /// Where its driver is registered: the id of the engine, and the number there. A watch keeps the
-    /// engine, so that no other one has its id.
+    /// Where its driver is registered: the id of the engine, and the number there. A watch keeps
+    /// the engine, so that no other one has its id.
     pub(super) place: OnceLock<(usize, u32)>,
     ended: CancellationToken,
 }
