@@ -83,10 +83,13 @@ impl Story {
             excused: 0,
         };
         let history = History::new();
-        let came: HashSet<u64> = self.journal.iter().map(|entry| entry.id).collect();
+        let ends = |entry: &&Entry| entry.what == What::End && entry.is_taken;
+        let ended = self.journal.iter().filter(ends).map(|entry| entry.id);
+        let ended: HashSet<u64> = ended.collect();
+        // A lost element has no place in the order of its key, also if its handler had begun.
+        let is_judged = |id: u64| ended.contains(&id) || !self.may_miss(id);
         for (id, key) in &self.pushed {
-            // A lost element has no place in the order of its key.
-            if came.contains(id) || !self.may_miss(*id) {
+            if is_judged(*id) {
                 history.sent(*key, *id, *id, Acceptance::Ok);
             }
         }
@@ -162,7 +165,9 @@ impl Story {
             }
             let attempt = attempts.entry(id).or_default();
             *attempt += 1;
-            history.start(id, *attempt, token);
+            if is_judged(id) {
+                history.start(id, *attempt, token);
+            }
             running.insert((id, token), *attempt);
         }
         let lost: Vec<_> = self.pushed.keys().filter(|id| !done.contains(id)).collect();
