@@ -4,15 +4,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use keylane::error::BoxError;
-use thiserror::Error;
 
-/// A text that is the id of no letter.
-#[derive(Debug, Error)]
-#[error("{text:?} is not the id of a letter here, take one of the list: {why}")]
-pub(super) struct NoId {
-    text: String,
-    why: String,
-}
+use super::store::NoId;
 
 /// Reads an id.
 pub(super) fn id<T: FromStr<Err: Display>>(text: &str) -> Result<T, BoxError> {

@@ -8,10 +8,9 @@ use serde::Serialize;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::id::NoId;
 use super::job::JobView;
 use super::shown::{ALONE, IN_LIST, LetterRow, matches};
-use super::store::{LetterStore, StoredLetter};
+use super::store::{LetterStore, NoId, StoredLetter};
 use crate::rows::cut;
 use crate::who::Who;
 

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use keylane::error::BoxError;
 use keylane::{Bytes, async_trait};
+use thiserror::Error;
 
 /// A store of dead letters that the console shows, redrives and purges.
 ///
@@ -111,4 +112,12 @@ pub struct StoredLetter {
     pub message_id: Option<Bytes>,
     /// The place of the message among those of its key.
     pub version: Option<u64>,
+}
+
+/// A text that is the id of no letter.
+#[derive(Debug, Error)]
+#[error("{text:?} is not the id of a letter here, take one of the list: {why}")]
+pub(super) struct NoId {
+    pub(super) text: String,
+    pub(super) why: String,
 }
