@@ -35,7 +35,8 @@ pub(crate) struct Owned<T> {
     has_returned: bool,
     /// The last entry that came in this round.
     came: Option<EntryId>,
-    /// The entry up to which all had settled when the last round ended.
+    /// Of a round that goes on, the entry up to which all had settled when it began. Of one that has
+    /// ended, the entry up to which all have settled when none is open.
     settled: EntryId,
 }
 
@@ -123,7 +124,8 @@ impl<T> Owned<T> {
     /// [`settled`](Self::settled).
     pub(crate) fn end(&mut self, phase: Phase, read: Option<EntryId>) -> impl Iterator<Item = T> {
         if self.phase == Phase::Live {
-            self.settled = self.settled(read);
+            let lowest = self.waiting.iter().map(|(id, _)| *id).min();
+            self.settled = lowest.map_or_else(|| self.came_up_to(read), EntryId::before);
         }
         self.phase = phase;
         std::mem::take(&mut self.waiting)
@@ -140,7 +142,7 @@ impl<T> Owned<T> {
     pub(crate) fn begin(&mut self, generation: Generation) {
         *self = Self {
             round: self.round + 1,
-            settled: self.settled,
+            settled: self.settled(None),
             ..Self::new(generation)
         };
     }
@@ -166,14 +168,20 @@ impl<T> Owned<T> {
     /// Returns an entry up to which all have settled. `read`: the one up to which the stream was
     /// read in this round, if all that was read has come.
     ///
-    /// A round begins with the pending entries, which are below what was read before. Of a stream
-    /// that ends, what has settled since does not count: what it has dropped is not known any more.
+    /// A round begins with the pending entries, which are below what was read before. And a stream
+    /// that ends has dropped entries.
     pub(crate) fn settled(&self, read: Option<EntryId>) -> EntryId {
-        match self.lowest() {
-            _ if self.phase != Phase::Live => self.settled,
-            Some(lowest) => lowest.before(),
-            None => read.or(self.came).unwrap_or(self.settled),
-        }
+        let most = match self.phase {
+            Phase::Live => self.came_up_to(read),
+            Phase::Rewinding | Phase::Revoked => self.settled,
+        };
+        self.lowest()
+            .map_or(most, |lowest| lowest.before().min(most))
+    }
+
+    /// Returns the entry up to which all have come.
+    fn came_up_to(&self, read: Option<EntryId>) -> EntryId {
+        read.or(self.came).unwrap_or(self.settled)
     }
 }
 
@@ -266,6 +274,15 @@ mod tests {
         // 4 and 5 wait.
         assert_eq!(owned.end(Phase::Revoked, None).count(), 2);
         assert_eq!(owned.settled(Some(id(9))), id(4).before());
+
+        // Nothing is dropped, and what is in flight ends.
+        let mut owned = self::owned(3..5);
+        while owned.next().is_some() {}
+        owned.ack(id(3));
+        assert_eq!(owned.end(Phase::Revoked, Some(id(9))).count(), 0);
+        assert_eq!(owned.settled(None), id(4).before());
+        owned.ack(id(4));
+        assert_eq!(owned.settled(None), id(9));
 
         let mut owned = self::owned(3..6);
         while owned.next().is_some() {}
