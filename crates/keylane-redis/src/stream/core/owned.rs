@@ -35,8 +35,8 @@ pub(crate) struct Owned<T> {
     has_returned: bool,
     /// The last entry that came in this round.
     came: Option<EntryId>,
-    /// Of a round that goes on, the entry up to which all had settled when it began. Of one that has
-    /// ended, the entry up to which all have settled when none is open.
+    /// Of a round that goes on, the entry up to which all had settled when it began. Of one that
+    /// has ended, the entry up to which all have settled when none is open.
     settled: EntryId,
 }
 
