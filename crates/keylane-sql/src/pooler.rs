@@ -5,7 +5,7 @@
 //! another session that name is unknown, or names another statement, which may delete what was to
 //! be read. A pooler that tracks prepared statements gives them names of its own.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{ConnectOptions, Connection, PgConnection, Postgres, Row};
 use tokio::time::timeout;
@@ -17,13 +17,9 @@ use crate::link::Lent;
 /// How long the second connection and all answers may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How often both connections are asked, and how often at least if that takes long. A busy pooler
-/// may lend one of them the same session twice by chance.
-const ROUNDS: usize = 12;
-const FEWEST_ROUNDS: usize = 4;
-
-/// After this time, no more rounds than needed.
-const LONG: Duration = Duration::from_secs(1);
+/// How often both connections are asked. A busy pooler may lend one of them the same session twice
+/// by chance.
+const ROUNDS: usize = 4;
 
 /// The process of the server that has the session. Without parameters, nothing is prepared.
 const SESSION: &str = "select pg_backend_pid()";
@@ -86,12 +82,8 @@ async fn sessions(
     one: &mut PgConnection,
     other: &mut PgConnection,
 ) -> Result<Sessions, sqlx::Error> {
-    let began = Instant::now();
     let first = session(one, SESSION).await?;
-    for round in 0..ROUNDS {
-        if round >= FEWEST_ROUNDS && began.elapsed() > LONG {
-            break;
-        }
+    for _ in 0..ROUNDS {
         let others = session(other, KEEP).await?;
         let is_shared = first == others || first != session(one, SESSION).await?;
         sqlx::raw_sql("rollback").execute(&mut *other).await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keylane_leases::Leases;
 use keylane_leases::error::AcquireError;
@@ -182,17 +182,25 @@ async fn a_busy_bouncer_is_found_out_too() {
     }
 }
 
+/// How long a pooler is asked: if it has not answered then, nothing is known of it.
+const ASKED_FOR: Duration = Duration::from_secs(5);
+
 async fn is_refused(database: &Database) {
     let tables = Tables::new();
-    let refused = [
-        database.migrate(&tables).await.err(),
-        SqlLeases::open(database, &tables).await.err(),
-        SqlInbox::open(database, &tables, Settings::new())
-            .await
-            .err(),
-    ];
-    for refused in refused {
-        let refused = refused.unwrap();
+    let mut opened = Vec::new();
+    let began = Instant::now();
+    opened.push((database.migrate(&tables).await.err(), began.elapsed()));
+    let began = Instant::now();
+    let leases = SqlLeases::open(database, &tables).await;
+    opened.push((leases.err(), began.elapsed()));
+    let began = Instant::now();
+    let inbox = SqlInbox::open(database, &tables, Settings::new()).await;
+    opened.push((inbox.err(), began.elapsed()));
+    for (refused, took) in opened {
+        let Some(refused) = refused else {
+            assert!(took >= ASKED_FOR, "it is opened after {took:?}");
+            continue;
+        };
         assert!(matches!(refused, OpenError::SharedSessions), "{refused:?}");
         let text = refused.to_string();
         assert!(text.contains("pool_mode = session"), "{text}");
