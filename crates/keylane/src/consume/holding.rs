@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use keylane_rt::clock;
-use keylane_rt::unwind::caught;
 
 use super::control::Control;
 use crate::engine::Engine;
@@ -27,8 +26,7 @@ pub(super) async fn holding_back<T: Spec>(
     };
     let holding = fronts.into_iter().flatten().filter_map(|front| {
         // Without a lane the message has just come, or has settled since.
-        // A key that cannot be cloned cannot be shown.
-        let key = caught(|| engine.table.key_of(front.hash)).ok().flatten()?;
+        let key = engine.table.key_of(front.hash)?;
         let origin = front.origin;
         Some(HoldingBack { key, origin })
     });

@@ -6,7 +6,6 @@ use std::time::Duration;
 use keylane_lanes::State;
 use keylane_rt as rt;
 use keylane_rt::clock::Instant;
-use keylane_rt::unwind::caught;
 
 use super::LaneTable;
 use crate::observe::hot_keys::{DepthFilter, Wait};
@@ -65,8 +64,7 @@ impl<T: Spec> LaneTable<T> {
             if looked % BATCH == BATCH - 1 {
                 rt::yield_now().await;
             }
-            // A key that cannot be cloned cannot be shown.
-            let key = caught(|| self.lanes.key_of(hot.key)).ok().flatten();
+            let key = self.key_of(hot.key);
             hottest.extend(key.map(|key| HotKey {
                 key,
                 depth: hot.depth,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use keylane_lanes::{Sequencer, State, WaitReason};
 use keylane_rt::clock::Instant;
+use keylane_rt::unwind::caught;
 use keylane_source::BoxError;
 use keylane_source::lease::LaneHolder;
 
@@ -126,9 +127,9 @@ impl<T: Spec> LaneTable<T> {
         }
     }
 
-    /// A key with this hash that has a lane.
+    /// A key with this hash that has a lane. A key that cannot be cloned cannot be shown.
     pub(crate) fn key_of(&self, hash: u64) -> Option<T::Key> {
-        self.lanes.key_of(hash)
+        caught(|| self.lanes.key_of(hash)).ok().flatten()
     }
 
     /// How to show a key by its hash, while it has a lane.

@@ -2,7 +2,6 @@
 
 use keylane_lanes::State;
 use keylane_rt as rt;
-use keylane_rt::unwind::caught;
 
 use super::LaneTable;
 use crate::engine::lane::Lane;
@@ -13,48 +12,53 @@ use crate::types::Spec;
 const BATCH: usize = 64;
 
 impl<T: Spec> LaneTable<T> {
-    /// Keys that are stopped, the one that was stopped last first. Never two locks at once, never
-    /// one across an await.
+    /// Keys that are stopped, the one that was stopped last first.
     pub(crate) async fn stopped(&self, most: usize, stop: Stop) -> Vec<T::Key> {
-        let (mut keys, hot_keys) = (Vec::new(), &self.probe.hot_keys);
-        for (looked, hash) in hot_keys.maybe_stopped(stop).into_iter().enumerate() {
-            if keys.len() == most {
-                break;
+        let hot_keys = &self.probe.hot_keys;
+        let still_stopped = |hash| {
+            if self.is_stopped(stop, hash) {
+                return true;
             }
-            if looked % BATCH == BATCH - 1 {
-                rt::yield_now().await;
+            hot_keys.not_stopped(stop, hash);
+            // It may have been stopped again between the two.
+            if self.is_stopped(stop, hash) {
+                hot_keys.stopped(stop, hash);
             }
-            if !self.is_stopped(stop, hash) {
-                hot_keys.not_stopped(stop, hash);
-                // It may have been stopped again between the two.
-                if self.is_stopped(stop, hash) {
-                    hot_keys.stopped(stop, hash);
-                }
-                continue;
-            }
-            // A key that cannot be cloned cannot be shown.
-            keys.extend(caught(|| self.lanes.key_of(hash)).ok().flatten());
-        }
-        keys
+            false
+        };
+        self.keys_of(hot_keys.maybe_stopped(stop), most, still_stopped)
+            .await
     }
 
-    /// Keys whose head waits for its next attempt or for a sink, the oldest head first. The same
-    /// holds for the locks.
+    /// Keys whose head waits for its next attempt or for a sink, the oldest head first.
     pub(crate) async fn failing(&self, most: usize) -> Vec<T::Key> {
+        let fails = |lane: &Lane<T>| {
+            let state = lane.state();
+            matches!(state, State::Backoff { .. }) && !state.is_unleased() && !lane.is_paused()
+        };
+        let fails = |hash| self.lanes.peek_hash(hash, fails) == Some(true);
+        self.keys_of(self.probe.hot_keys.maybe_stalled(), most, fails)
+            .await
+    }
+
+    /// The keys of the first `most` lanes of which this is so. Never two locks at once, never one
+    /// across an await.
+    async fn keys_of(
+        &self,
+        hashes: Vec<u64>,
+        most: usize,
+        is_so: impl Fn(u64) -> bool,
+    ) -> Vec<T::Key> {
         let mut keys = Vec::new();
-        for (looked, hash) in self.probe.hot_keys.maybe_stalled().into_iter().enumerate() {
+        for (looked, hash) in hashes.into_iter().enumerate() {
             if keys.len() == most {
                 break;
             }
             if looked % BATCH == BATCH - 1 {
                 rt::yield_now().await;
             }
-            let fails = |lane: &Lane<T>| {
-                let state = lane.state();
-                matches!(state, State::Backoff { .. }) && !state.is_unleased() && !lane.is_paused()
-            };
-            if self.lanes.peek_hash(hash, fails) == Some(true) {
-                keys.extend(caught(|| self.lanes.key_of(hash)).ok().flatten());
+            if is_so(hash) {
+                keys.extend(self.key_of(hash));
             }
         }
         keys
