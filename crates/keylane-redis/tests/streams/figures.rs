@@ -1,13 +1,10 @@
 //! What the metrics show of a stream.
 
-use std::sync::Arc;
-
 use keylane::source::Source as _;
-use keylane_leases::{Leases, MemoryStore};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use testkit_servers::RedisKind;
 
-use crate::support::{Client, Driven, builder, new_name, shared, until};
+use crate::support::{Client, Driven, builder, builder_without_time, new_name, shared, until};
 
 /// Returns what is published of a stream, or nothing.
 fn value(handle: &PrometheusHandle, stream: &str, what: &str) -> Option<u64> {
@@ -69,16 +66,11 @@ async fn a_user_who_may_not_ask_for_the_lag_reads_all_the_same() {
     let _here = metrics::set_default_local_recorder(&recorder);
     let server = shared(RedisKind::Redis7).await;
     let client = Client::to(&server).await;
-    let (stream, user) = (new_name("figures"), new_name("reader"));
+    let stream = new_name("figures");
     client.add_all(&stream, 0..3).await;
-    let rights = ["on", ">pw", "~*", "&*", "+@all", "-time"];
-    let rule = [&["ACL", "SETUSER", &user], &rights[..]].concat();
-    client.run::<()>(&rule).await;
-    let as_user = format!("redis://{user}:pw@");
-    let url = server.url().replacen("redis://", &as_user, 1);
-    let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
-    let source = builder(&url, "billing").stream(stream.clone());
-    let mut source = Driven::open(source.leases(leases).build().unwrap()).await;
+    let source = builder_without_time(&server, &client, "billing").await;
+    let source = source.stream(stream.clone()).build().unwrap();
+    let mut source = Driven::open(source).await;
     for handed in [source.receive(2).await, source.receive(1).await] {
         source.ack(&handed).await;
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use keylane::source::{
     Deliveries, Delivery, Outcome, RawMessage, Received, Settlement, Source as _,
 };
+use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::{Redis, StreamBuilder, StreamPosition, StreamSource};
 pub(crate) use keylane_testkit::scenario::until_async as until;
 use redis::aio::MultiplexedConnection;
@@ -55,6 +56,22 @@ pub(crate) fn new_name(what: &str) -> String {
 pub(crate) fn builder(url: &str, group: &str) -> StreamBuilder {
     let redis = Redis::at(url).unwrap();
     StreamSource::builder(&redis, group.to_owned()).lease(LEASE)
+}
+
+/// A builder for a user who may not ask for the time. Leases do, so they are elsewhere.
+pub(crate) async fn builder_without_time(
+    server: &testkit_servers::Redis,
+    client: &Client,
+    group: &str,
+) -> StreamBuilder {
+    let user = new_name("timeless");
+    let rights = ["on", ">pw", "~*", "&*", "+@all", "-time"];
+    let rule = [&["ACL", "SETUSER", &user], &rights[..]].concat();
+    client.run::<()>(&rule).await;
+    let as_user = format!("redis://{user}:pw@");
+    let url = server.url().replacen("redis://", &as_user, 1);
+    let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
+    builder(&url, group).leases(leases)
 }
 
 /// A connection of the test's own.

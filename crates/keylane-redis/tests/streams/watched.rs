@@ -1,17 +1,15 @@
 //! What a watch shows of the streams of a source.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use keylane::source::{Outcome, Received, Settlement, Source as _};
-use keylane_leases::{Leases, MemoryStore};
 use keylane_redis::{StreamPart, StreamWatch};
 use redis::Value;
 use testkit_servers::RedisKind;
 
-use crate::support::{Client, Driven, builder, new_name, shared, until};
+use crate::support::{Client, Driven, builder, builder_without_time, new_name, shared, until};
 
 /// What Redis says of the group of a stream.
 async fn lag_and_pending(client: &Client, stream: &str) -> (Option<u64>, Option<u64>) {
@@ -131,16 +129,10 @@ async fn a_lag_that_redis_does_not_know_is_none() {
 async fn a_stream_is_shown_without_a_lag_to_a_user_who_may_not_ask_for_it() {
     let server = shared(RedisKind::Redis7).await;
     let client = Client::to(&server).await;
-    let (stream, user) = (new_name("watched"), new_name("watcher"));
+    let stream = new_name("watched");
     let ids = client.add_all(&stream, 0..3).await;
-    let rights = ["on", ">pw", "~*", "&*", "+@all", "-time"];
-    let rule = [&["ACL", "SETUSER", &user], &rights[..]].concat();
-    client.run::<()>(&rule).await;
-    let as_user = format!("redis://{user}:pw@");
-    let url = server.url().replacen("redis://", &as_user, 1);
-    let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
-    let source = builder(&url, "billing").stream(stream.clone());
-    let source = source.leases(leases).build().unwrap();
+    let source = builder_without_time(&server, &client, "billing").await;
+    let source = source.stream(stream.clone()).build().unwrap();
     let watch = source.watch();
     let mut source = Driven::open(source).await;
     source.receive(3).await;
