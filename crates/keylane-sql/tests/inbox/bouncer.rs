@@ -187,15 +187,11 @@ const ASKED_FOR: Duration = Duration::from_secs(5);
 
 async fn is_refused(database: &Database) {
     let tables = Tables::new();
-    let mut opened = Vec::new();
-    let began = Instant::now();
-    opened.push((database.migrate(&tables).await.err(), began.elapsed()));
-    let began = Instant::now();
-    let leases = SqlLeases::open(database, &tables).await;
-    opened.push((leases.err(), began.elapsed()));
-    let began = Instant::now();
-    let inbox = SqlInbox::open(database, &tables, Settings::new()).await;
-    opened.push((inbox.err(), began.elapsed()));
+    let opened = [
+        timed(database.migrate(&tables)).await,
+        timed(SqlLeases::open(database, &tables)).await,
+        timed(SqlInbox::open(database, &tables, Settings::new())).await,
+    ];
     for (refused, took) in opened {
         let Some(refused) = refused else {
             assert!(took >= ASKED_FOR, "it is opened after {took:?}");
@@ -205,4 +201,12 @@ async fn is_refused(database: &Database) {
         let text = refused.to_string();
         assert!(text.contains("pool_mode = session"), "{text}");
     }
+}
+
+/// The error, and how long it took.
+async fn timed<T>(
+    opens: impl Future<Output = Result<T, OpenError>>,
+) -> (Option<OpenError>, Duration) {
+    let began = Instant::now();
+    (opens.await.err(), began.elapsed())
 }
