@@ -321,14 +321,7 @@ async fn a_replica_takes_over_that_was_behind() {
     })
     .await;
     let known = crew.last();
-    let mut raw = connect(&primary.url()).await;
-    until("the replica has it all", async || {
-        let mut wait = cmd("WAIT");
-        wait.arg(1).arg(1_000);
-        let replicas: u64 = wait.query_async(&mut raw).await.unwrap();
-        replicas == 1
-    })
-    .await;
+    primary.replicated().await.unwrap();
     replication.cut();
     crew.progress(150).await;
     primary.kill().await.unwrap();

@@ -99,14 +99,12 @@ async fn all_go_on_with_the_promoted_replica() {
         token = granted;
         rate.acquire("key").await.unwrap();
         if round == 0 {
-            // What the replica does not have yet would be lost.
-            let wait = ["WAIT", "1", "0"];
-            until("the replica has it", async || {
-                stream.intake.stats().held == 0
-                    && list.intake.stats().held == 0
-                    && primary.execute(&wait).await.unwrap() == "1"
+            until("nothing is held", async || {
+                stream.intake.stats().held == 0 && list.intake.stats().held == 0
             })
             .await;
+            // What the replica does not have yet would be lost.
+            primary.replicated().await.unwrap();
             primary.kill().await.unwrap();
             until("the replica is promoted", async || {
                 sentinels.primary().await == Some(replica.port())

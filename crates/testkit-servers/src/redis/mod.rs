@@ -36,4 +36,6 @@ mod clock;
 
 mod directives;
 
+mod replicas;
+
 mod resp;
