@@ -131,6 +131,16 @@ pub(super) struct Part {
     pub(super) held: u64,
     pub(super) is_paused: bool,
     pub(super) trouble: Option<String>,
+    pub(super) held_by: Option<LaneName>,
+}
+
+/// A lane of any dispatcher.
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(default)]
+pub(super) struct LaneName {
+    pub(super) dispatcher: String,
+    pub(super) key: String,
+    pub(super) key_chars: usize,
 }
 
 /// A store of letters, and the job over it.

@@ -10,7 +10,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use keylane::error::Failure;
 use keylane::source::RawMessage;
 use keylane::{Dispatcher, OnExhausted, Retry};
-use keylane_console::Console as Served;
+use keylane_console::{Console as Served, SourcePart};
 use keylane_inbox::Inbox;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -193,12 +193,24 @@ async fn the_sources_have_their_figures() {
     let inbox = Inbox::open(directory.path()).await.unwrap();
     let payments = Dispatcher::key_by_opt(|payment: &RawMessage| payment.key.clone())
         .on_exhausted(OnExhausted::AtSource)
-        .spawn(async |_: RawMessage| Ok::<(), String>(()))
+        .spawn(async |payment: RawMessage| match &*payment.payload {
+            b"held" => pending().await,
+            _ => Ok::<(), String>(()),
+        })
         .unwrap();
     let intake = payments.consume(inbox.source()).unwrap();
     inbox.accept("ann", "1").await.unwrap();
-    let console = Served::builder().dispatcher("payments", &payments);
-    let served = console.intake("inbox", &intake).build().unwrap();
+    inbox.accept("bob", "held").await.unwrap();
+    let whole = || SourcePart {
+        name: "the whole inbox".to_owned(),
+        front: Some("sequence 2".to_owned()),
+        ..SourcePart::default()
+    };
+    let console = Served::builder()
+        .dispatcher("payments", &payments)
+        .intake("inbox", &intake)
+        .parts("inbox", move || vec![whole()]);
+    let served = console.build().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let serving = served.clone();
@@ -206,7 +218,13 @@ async fn the_sources_have_their_figures() {
     let console = Console::open(url.parse().unwrap(), &Access::default()).unwrap();
     let mut state = State::new(console.url());
     press(&mut state, "3");
-    let figures = &[" inbox  running", "received     1", "acked        1"];
+    let figures = &[
+        " inbox  running",
+        "received     2",
+        "acked        1",
+        "the whole inbox",
+        "held back by bob of payments",
+    ];
     until(&console, &mut state, figures).await;
     served.close();
 }

@@ -53,7 +53,7 @@ fn one(it: &Source) -> Vec<Line<'_>> {
         let text = format!("   {part} has failed {} times: {why}", number(failed.times));
         lines.push(Line::styled(text, ALARM));
     }
-    lines.extend(it.parts.iter().map(part));
+    lines.extend(it.parts.iter().flat_map(part));
     if it.other_parts > 0 {
         lines.push(Line::styled(
             format!("   and {} other parts", number(it.other_parts)),
@@ -80,7 +80,7 @@ fn figures(all: [(&str, u64); 3]) -> Line<'static> {
     Line::from(Vec::from(spans))
 }
 
-fn part(it: &Part) -> Line<'_> {
+fn part(it: &Part) -> Vec<Line<'_>> {
     let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
     let text = format!(
         "   {:<20} frontier {:<16} lag {:<10} held {}",
@@ -96,7 +96,16 @@ fn part(it: &Part) -> Line<'_> {
     if let Some(trouble) = &it.trouble {
         spans.push(Span::styled(format!("  {}", visible(trouble)), ALARM));
     }
-    Line::from(spans)
+    let mut lines = vec![Line::from(spans)];
+    lines.extend(it.held_by.as_ref().map(|lane| {
+        let (key, dispatcher) = (visible(&lane.key), visible(&lane.dispatcher));
+        let more = match lane.key_chars > lane.key.chars().count() {
+            true => "…",
+            false => "",
+        };
+        Line::raw(format!("     held back by {key}{more} of {dispatcher}"))
+    }));
+    lines
 }
 
 #[cfg(test)]
@@ -118,6 +127,18 @@ mod tests {
         );
         assert!(shown.contains("frontier 1700-3 "), "{shown}");
         assert!(shown.contains("frontier - "), "{shown}");
+    }
+
+    #[test]
+    fn a_part_that_is_held_back_names_the_lane() {
+        let shown = text(
+            r#"{"name":"a","parts":[{"name":"orders:0","held_by":
+                {"dispatcher":"orders","id":"1","key":"ann\u001b","key_chars":300}},{"name":"orders:1"}]}"#,
+        );
+        let named = r"     held back by ann\u{1b}… of orders";
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[lines.len() - 2], named, "{shown}");
+        assert_eq!(shown.matches("held back").count(), 1, "{shown}");
     }
 
     #[test]
