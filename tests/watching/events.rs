@@ -1,5 +1,6 @@
 //! `Dispatcher::events`: every kind, the loss count, the end of the stream.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -8,7 +9,7 @@ use keylane::discipline::{OnGap, Sequence};
 use keylane::error::BuildError;
 use keylane::watching::Event;
 use keylane::{Dispatcher, OnExhausted, Overflow, Retry};
-use keylane_testkit::scenario::{MS, paused, threads};
+use keylane_testkit::scenario::{MS, paused, threads, within};
 use keylane_testkit::{Gate, History, LetterBox};
 use tokio::time::Instant;
 
@@ -211,6 +212,53 @@ fn a_handler_that_blocks_is_an_event_once() {
         let_go.send(()).unwrap();
         orders.drain().await;
         assert_eq!(all(events).await, [""; 0]);
+    });
+}
+
+/// Whether a [`Fragile`] key panics when it is cloned.
+static IS_FRAGILE: AtomicBool = AtomicBool::new(false);
+
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Fragile(u64);
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert!(!IS_FRAGILE.load(Ordering::SeqCst), "the clone panics");
+        Self(self.0)
+    }
+}
+
+/// The key is missing in the event and in the line, and the watchdog goes on.
+#[test]
+fn a_handler_that_blocks_is_an_event_also_if_its_key_cannot_be_cloned() {
+    threads().block_on(async {
+        let (let_go, blocked) = mpsc::channel::<()>();
+        let blocked = Arc::new(Mutex::new(blocked));
+        let orders = Dispatcher::builder(|n: &u64| Fragile(*n))
+            .trace_keys()
+            .stuck_after(4 * MS)
+            .spawn(boxed(move |n| {
+                let blocked = Arc::clone(&blocked);
+                async move {
+                    IS_FRAGILE.store(n == 1, Ordering::SeqCst);
+                    // What must not be done.
+                    blocked.lock().unwrap().recv().unwrap();
+                    Ok(n)
+                }
+            }))
+            .unwrap();
+        let mut events = orders.events();
+        for (n, expected) in [(1, None), (2, Some(2))] {
+            let receipt = orders.submit(n).await.unwrap();
+            let Some(Event::Stuck { key, .. }) = within(events.recv()).await else {
+                panic!("nothing else happens")
+            };
+            assert_eq!(key, expected.map(Fragile));
+            IS_FRAGILE.store(false, Ordering::SeqCst);
+            let_go.send(()).unwrap();
+            assert_eq!(within(receipt).await, Ok(n));
+        }
+        orders.drain().await;
     });
 }
 

@@ -246,7 +246,8 @@ function show(id) {
   }
 }
 
-function go() {
+// Shows the place. A page that only was in the background keeps the letters that it shows.
+function go({ wasHidden = false } = {}) {
   stop();
   if (!about || document.hidden) {
     return;
@@ -270,7 +271,10 @@ function go() {
     openLane(dispatcher, id);
   } else if (view === "letters") {
     showStores(store);
-    loadLetters(null);
+    if (!wasHidden || !letters.isShown) {
+      at("letter-filter").value = letters.filter;
+      loadLetters(null);
+    }
     listen("feed", showFeed);
   } else if (view === "letter") {
     at("letters-back").href = address("letters", store);
@@ -312,7 +316,9 @@ function remember(frame) {
     notice("The service has started again. What is shown counts from its start.");
   }
   life = frame.life;
-  points.push(...frame.points);
+  // The first frame of each feed has all points that the service knows.
+  const last = points.at(-1)?.up_ms ?? -1;
+  points.push(...frame.points.filter((point) => point.up_ms > last));
   const newest = points.at(-1)?.up_ms ?? 0;
   points = points.filter((point) => newest - point.up_ms <= SPAN_MS);
 }
@@ -664,7 +670,7 @@ function leaseRow(it) {
 
 // ---- dead letters
 
-let letters = { store: "", filter: "", next: null };
+let letters = { store: "", filter: "", next: null, isShown: false };
 let letter = null;
 let loading = 0;
 let job = null;
@@ -680,8 +686,7 @@ function showStores(store) {
   at("redrive-all").hidden = !maySend("redrive_letters");
   at("purge-all").hidden = !maySend("purge_letters");
   if (letters.store !== store) {
-    letters = { store, filter: "", next: null };
-    at("letter-filter").value = "";
+    letters = { store, filter: "", next: null, isShown: false };
     job = null;
   }
 }
@@ -694,7 +699,6 @@ async function loadLetters(after) {
     at("letters-next").hidden = true;
     return;
   }
-  letters.filter = at("letter-filter").value.trim();
   const query = { name: store, filter: letters.filter, ...(after === null ? {} : { after }) };
   try {
     const page = await ask("letters?" + new URLSearchParams(query));
@@ -702,6 +706,7 @@ async function loadLetters(after) {
       return;
     }
     letters.next = page.next;
+    letters.isShown = true;
     const isPart = page.next !== null && page.letters.length === 0;
     put(at("letters-none"), isPart ? "Looked at " + number(page.looked_at) + " letters, and the filter chooses none of them: go on with the next page." : "No letter to show.");
     rows(at("letter-rows"), page.letters, (it) => it.id, letterCard);
@@ -1081,6 +1086,8 @@ async function searchAgain(mine) {
       const found = await ask("find", { dispatcher: mine.dispatcher, key: laneKey });
       history.replaceState(null, "", address("lane", mine.dispatcher, found.id));
       lane = { dispatcher: mine.dispatcher, id: found.id };
+      // Those of the process before are no beginning of this one.
+      depths = [];
       later(look, 0);
       return;
     }
@@ -1257,6 +1264,7 @@ at("store").onchange = (event) => {
 };
 at("letter-form").onsubmit = (event) => {
   event.preventDefault();
+  letters.filter = at("letter-filter").value.trim();
   loadLetters(null);
 };
 at("letters-first").onclick = () => loadLetters(null);
@@ -1308,5 +1316,5 @@ window.addEventListener("hashchange", () => {
   go();
   at("main").focus({ preventScroll: true });
 });
-document.addEventListener("visibilitychange", go);
+document.addEventListener("visibilitychange", () => go({ wasHidden: true }));
 start();

@@ -264,6 +264,18 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     look_at_all_widths(&browser, "letters");
     browser.click("#letters-next");
     browser.until("document.querySelector('#letter-rows .name').href.endsWith('/51')");
+    // A page that comes to the front again stays where it is, with what was typed.
+    browser.run(
+        "document.getElementById('letter-filter').value = 'even';
+         document.getElementById('status').textContent = 'in the background';
+         document.dispatchEvent(new Event('visibilitychange'))",
+    );
+    browser.until("document.getElementById('status').textContent == 'live'");
+    let shown = browser.run("return document.querySelector('#letter-rows .name').href");
+    assert!(shown.as_str().unwrap().ends_with("/51"), "{shown}");
+    // What was typed and not submitted is not asked for.
+    browser.click("#letters-next");
+    browser.until("document.querySelector('#letter-rows .name').href.endsWith('/101')");
     let filter = |words: &str| {
         browser.run(&format!(
             "document.getElementById('letter-filter').value = {}; \

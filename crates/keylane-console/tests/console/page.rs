@@ -278,6 +278,58 @@ fn the_page_lives_through_a_restart() {
 }
 
 #[test]
+fn the_chart_goes_on_behind_another_page() {
+    let served = Served::<String>::start(|console| console);
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&served.url());
+    let points = "(document.getElementById('line-0').getAttribute('d')?.split('L').length ?? 0)";
+    browser.until(&format!("{points} >= 3"));
+    browser.run("location.hash = '#sources'");
+    browser.until("document.getElementById('sources').checkVisibility()");
+    browser.run("location.hash = '#overview'");
+    browser.until("document.getElementById('overview').checkVisibility()");
+    browser.until(&format!("{points} >= 5"));
+    let back = browser.run(
+        "const x = document.getElementById('line-0').getAttribute('d')
+             .slice(1).split('L').map((point) => parseFloat(point));
+         return x.filter((it, index) => index > 0 && it <= x[index - 1])",
+    );
+    assert_eq!(back, json!([]), "the line goes back");
+}
+
+#[test]
+fn a_lane_of_a_new_process_grows_from_its_own_beginning() {
+    let served = Served::<String>::start(|console| console);
+    for _ in 0..9 {
+        served.send("ann".to_owned(), Work::Holds);
+    }
+    let (address, url) = (served.address, served.url());
+    let browser = Browser::start();
+    browser.resize(1_280, 900);
+    browser.open(&format!("{url}#lanes"));
+    browser.until("document.querySelectorAll('#rows tr').length == 1");
+    browser.click("#rows a");
+    let facts = "document.getElementById('facts').textContent";
+    browser.until(&format!("{facts}.includes('none in ')"));
+    // Each text that is ever shown.
+    browser.run(
+        "window.texts = [];
+         const facts = document.getElementById('facts');
+         new MutationObserver(() => window.texts.push(facts.textContent))
+             .observe(facts, { subtree: true, childList: true, characterData: true })",
+    );
+    served.runtime.shutdown_background();
+    browser.until("document.getElementById('status').className == 'status lost'");
+    let served = Served::<String>::start_at(address.port(), |console| console);
+    served.send("ann".to_owned(), Work::Holds);
+    browser.until("document.getElementById('status').className == 'status live'");
+    browser.until(&format!("{facts}.includes('none in ')"));
+    let fewer = browser.run("return window.texts.filter((it) => it.includes('fewer'))");
+    assert_eq!(fewer, json!([]));
+}
+
+#[test]
 fn a_token_is_asked_for_and_opens_the_page() {
     let served = Served::<String>::start(|console| console.token("a token of many bytes"));
     let browser = Browser::start();

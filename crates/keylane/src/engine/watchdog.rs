@@ -113,7 +113,7 @@ fn look_at_polls<T: Spec>(engine: &Engine<T>, polls: &mut StuckPolls) -> Vec<Stu
 fn report<T: Spec>(engine: &Engine<T>, stuck: &StuckPoll, is_alone: bool) {
     let (hash, elapsed) = (stuck.hash, stuck.lasted);
     engine.probe.counters.stuck.add(1);
-    let key = || engine.table.lanes.key_of(hash);
+    let key = || engine.table.key_of(hash);
     engine.probe.notify_stuck(key, elapsed);
     let line = MessageLine {
         key: engine.table.shown_by_hash(hash),

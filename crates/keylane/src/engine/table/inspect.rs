@@ -134,7 +134,7 @@ impl<T: Spec> LaneTable<T> {
 
     /// How to show a key by its hash, while it has a lane.
     pub(crate) fn shown_by_hash(&self, hash: u64) -> String {
-        let key = self.settings.show_key.and_then(|_| self.lanes.key_of(hash));
+        let key = self.settings.show_key.and_then(|_| self.key_of(hash));
         let shown = Shown {
             key: key.as_ref(),
             hash,
