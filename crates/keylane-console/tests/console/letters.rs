@@ -267,10 +267,10 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     // A page that comes to the front again stays where it is, with what was typed.
     browser.run(
         "document.getElementById('letter-filter').value = 'even';
-         document.getElementById('status').textContent = 'in the background';
+         document.getElementById('status-text').textContent = 'in the background';
          document.dispatchEvent(new Event('visibilitychange'))",
     );
-    browser.until("document.getElementById('status').textContent == 'live'");
+    browser.until("document.getElementById('status-text').textContent.startsWith('up for')");
     let shown = browser.run("return document.querySelector('#letter-rows .name').href");
     assert!(shown.as_str().unwrap().ends_with("/51"), "{shown}");
     // What was typed and not submitted is not asked for.
