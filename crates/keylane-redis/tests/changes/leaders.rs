@@ -7,7 +7,7 @@ use testkit_servers::RedisKind;
 
 use crate::site::Servers;
 
-const TTL: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(3);
 
 /// How long it may take after a leader was lost: its term must run out.
 const LOST: Duration = TTL.saturating_add(Duration::from_secs(1));

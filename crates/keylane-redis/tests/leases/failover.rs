@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{answered, execute, leases, proxy};
 
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(6);
 
 /// The target of the holders' writes: a value for each key. A fenced one refuses a token below the
 /// highest it has seen.
@@ -82,7 +82,9 @@ async fn two_holders(kind: RedisKind, sinks: &mut [&mut Sink; 2]) {
     cable.cut();
     let older = here.acquire("key", TTL).await.unwrap();
     execute(&replica, "REPLICAOF NO ONE").await;
-    let newer = answered(|| there.try_acquire("key", TTL)).await.unwrap();
+    let newer = answered(|| there.try_acquire("key", 10 * TTL))
+        .await
+        .unwrap();
     let taken = there.try_acquire("known", TTL).await;
     assert!(taken.is_err(), "{kind}: this grant has arrived");
 

@@ -20,7 +20,7 @@ use crate::support::{
     ByProxy, answered, each_kind, execute, leases, new_namespace, own, proxy, shared, store,
 };
 
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, Debug)]
 enum Cut {
@@ -77,7 +77,7 @@ async fn connections_that_are_reset_cost_no_lease() {
     each_kind(async |kind| {
         let place = ByProxy::start(kind).await;
         let lease = place.here.acquire("key", TTL).await.unwrap();
-        for _ in 0..8 {
+        for _ in 0..4 {
             place.proxy.reset();
             sleep(TTL / 2).await;
             lease.check().unwrap();
@@ -256,7 +256,7 @@ async fn connections_that_are_lost_while_idle_cost_no_call() {
         execute(&server, "CONFIG SET timeout 1").await;
         let proxy = proxy(server.port()).await;
         let redis = Redis::at(&format!("redis://127.0.0.1:{}/", proxy.port())).unwrap();
-        let redis = redis.response_timeout(Duration::from_secs(1));
+        let redis = redis.response_timeout(Duration::from_secs(5));
         let store = RedisLeases::open(&redis, "idle").unwrap();
         let owner = Owner::random();
         let granted = async |key: &'static str| {

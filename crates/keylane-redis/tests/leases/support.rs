@@ -59,13 +59,11 @@ impl ByProxy {
         let server = own(kind).await;
         let proxy = proxy(server.port()).await;
         let by_proxy = format!("redis://127.0.0.1:{}/", proxy.port());
-        let settings = Settings::new().call_limit(Duration::from_secs(1));
-        let here = Leases::open_with(store(&by_proxy, "leases"), settings).unwrap();
         Self {
+            here: leases(&by_proxy, "leases"),
             there: leases(&server.url(), "leases"),
             server,
             proxy,
-            here,
         }
     }
 }

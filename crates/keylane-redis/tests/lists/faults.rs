@@ -176,7 +176,8 @@ async fn a_busy_server_is_waited_for() {
 async fn a_full_server_is_worked_off() {
     let server = own(RedisKind::Redis7).await;
     let list = new_name("full");
-    let queue = queue(&server.url(), &list);
+    let queue = builder(&server.url(), &list).lease(Duration::from_secs(60));
+    let queue = queue.build().unwrap();
     let messages: Vec<_> = (1..=5_000).map(|id| message(id % 30, id)).collect();
     queue.push_all(&messages).await.unwrap();
     let mut raw = connect(&server.url()).await;

@@ -1,5 +1,7 @@
 //! What the metrics show of a list.
 
+use std::time::Duration;
+
 use keylane::source::{RawMessage, Source as _};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use testkit_servers::RedisKind;
@@ -17,7 +19,8 @@ async fn what_waits_in_a_list_is_published_and_two_workers_do_not_add_up() {
     for kind in RedisKind::ALL {
         let server = shared(kind).await;
         let list = new_name("figures");
-        let queue = builder(&server.url(), &list).build().unwrap();
+        let queue = builder(&server.url(), &list).lease(Duration::from_secs(6));
+        let queue = queue.build().unwrap();
         let message = |n: u64| RawMessage::new(n.to_string()).key(n.to_string());
         let messages: Vec<_> = (0..7).map(message).collect();
         queue.push_all(&messages).await.unwrap();

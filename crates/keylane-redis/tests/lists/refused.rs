@@ -198,7 +198,7 @@ async fn a_wait_that_is_refused_is_said_and_holds_up_nothing() {
                 consumed.handles(&(0..=number).collect::<Vec<_>>()).await;
             }
         };
-        let pushed = tokio::time::timeout(Duration::from_secs(10), pushed).await;
+        let pushed = tokio::time::timeout(Duration::from_secs(40), pushed).await;
         pushed.expect("elements are not found late");
         until("it is said", async || {
             let failed = consumed.intake.stats().failed_parts;

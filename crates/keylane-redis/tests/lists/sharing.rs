@@ -56,7 +56,9 @@ async fn workers_come_and_go_and_are_expelled() {
     for (kind, seed) in [(RedisKind::Redis8, 1), (RedisKind::Valkey9, 2)] {
         let server = shared(kind).await;
         let list = new_name("crew");
-        let queue = builder(&server.url(), &list).build().unwrap();
+        // Only workers that are expelled lose their elements.
+        let queue = builder(&server.url(), &list).lease(Duration::from_secs(20));
+        let queue = queue.build().unwrap();
         let mut raw = connect(&server.url()).await;
         let mut crew = Crew::new(&list, queue.clone(), 30).await;
         for _ in 0..4 {

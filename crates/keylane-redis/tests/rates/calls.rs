@@ -95,6 +95,8 @@ async fn cost() {
         let server = Redis::builder(kind).appendfsync(Fsync::EverySecond).start();
         let server = server.await.unwrap();
         let rate = builder(&server, "rate").per_key(Quota::per_second(100_000_000));
+        // As by default.
+        let rate = rate.keep(Duration::from_secs(1));
         for borrow in [0, 10, 100, 1_000] {
             let rate = rate.clone().borrow(borrow).build().unwrap();
             let count = if borrow == 0 { COUNT / 20 } else { COUNT };

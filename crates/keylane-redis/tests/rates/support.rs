@@ -39,10 +39,11 @@ pub(crate) fn new_name() -> String {
     format!("rate-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns the builder of a process, with a connection of its own.
+/// Returns the builder of a process, with a connection of its own. It keeps permits, and waits for
+/// answers, for longer than a machine stands still.
 pub(crate) fn builder(server: &testkit_servers::Redis, name: &str) -> SharedRateBuilder {
     let redis = Redis::at(&server.url()).unwrap();
-    SharedRate::builder(&redis, name.to_owned())
+    SharedRate::builder(&redis, name.to_owned()).keep(Duration::from_secs(60))
 }
 
 /// Executes a command, given as its words, which the server must accept.

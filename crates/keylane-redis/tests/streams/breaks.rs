@@ -86,7 +86,7 @@ fn judge(history: &History) {
 /// The stream goes on under its old lease, and the repeated entry waits for the attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_connections_break_keeps_its_stream() {
-    let (client, name, proxy, history, [here, there]) = pair(3 * LEASE, 9 * LEASE).await;
+    let (client, name, proxy, history, [here, there]) = pair(6 * LEASE, 9 * LEASE).await;
     proxy.reset();
     until("it is noticed", async || here.intake.stats().restarts > 0).await;
     until("it is handled", async || client.left(&name, "g").await == 0).await;

@@ -26,7 +26,8 @@ async fn a_member_that_is_gone_keeps_no_share() {
         let (client, name) = (Client::to(&server).await, new_name("ghost"));
         let names = [format!("{name}-0"), format!("{name}-1")];
         let time: Vec<u64> = client.run(&["TIME"]).await;
-        let until_then = (time[0] * 1_000 + LEASE.as_millis() as u64).to_string();
+        let lease = 4 * LEASE;
+        let until_then = (time[0] * 1_000 + lease.as_millis() as u64).to_string();
         let members = format!("{{{}}}:keylane:members:g", names[0]);
         let ghost = ["ZADD", &members, &until_then, "000000000000001-ghost"];
         let _: u64 = client.run(&ghost).await;
@@ -35,7 +36,7 @@ async fn a_member_that_is_gone_keeps_no_share() {
             client.add_all(name, number..number + 1).await;
         }
         let source = builder(&server.url(), "g").streams(names.clone());
-        let mut source = Driven::open(source.build().unwrap()).await;
+        let mut source = Driven::open(source.lease(lease).build().unwrap()).await;
         let mut handed = payloads(&source.receive(2).await);
         handed.sort_unstable();
         assert_eq!(handed, texts(0..2), "{kind}");
@@ -60,7 +61,8 @@ async fn a_clock_that_is_set_stops_no_stream() {
                 }))
                 .unwrap();
             let source = builder(&server.url(), "g").partitions(&name, 4);
-            let intake = consumer.consume(source.build().unwrap()).unwrap();
+            let source = source.lease(LEASE).build().unwrap();
+            let intake = consumer.consume(source).unwrap();
             (consumer, intake)
         };
         let members = [member(), member()];

@@ -40,7 +40,7 @@ async fn partitions_on_three_nodes() {
             let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
             let builder = StreamSource::builder(&redis, "g").partitions("orders", 8);
             builder
-                .lease(LEASE)
+                .lease(20 * LEASE)
                 .dead_letters(letters.to_owned())
                 .build()
                 .unwrap()
@@ -130,7 +130,7 @@ async fn a_letter_in_the_slot_of_its_stream() {
     let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
     let source = StreamSource::builder(&redis, "g").partitions("{shop}orders", 2);
     let source = source
-        .lease(LEASE)
+        .lease(20 * LEASE)
         .dead_letters("{shop}dead")
         .delete_acked()
         .build()
@@ -263,7 +263,7 @@ async fn a_source_follows_its_streams() {
         let redis = Redis::cluster(urls.iter().map(String::as_str)).unwrap();
         let sink = StreamSink::new(&redis, "orders").unwrap();
         let source = StreamSource::builder(&redis, "g").stream("orders");
-        let mut source = Driven::open(source.lease(LEASE).build().unwrap()).await;
+        let mut source = Driven::open(source.lease(20 * LEASE).build().unwrap()).await;
         for (round, to) in [0, 1, 2, 0].into_iter().enumerate() {
             let number = round as u64;
             sink.push(&RawMessage::new(format!("{number}")).key("a"))

@@ -111,7 +111,8 @@ impl Site for Place {
                     .response_timeout(Duration::from_secs(60));
                 StreamSource::builder(&redis, self.name.clone()).lease(Duration::from_secs(8))
             }
-            None => builder(&self.server.url(), &self.name),
+            // A loss is noticed when the lease is renewed.
+            None => builder(&self.server.url(), &self.name).lease(8 * LEASE),
         };
         let builder = builder.partitions(&self.name, self.partitions);
         let builder = match self.keeps_letters {
@@ -184,10 +185,10 @@ impl Site for Place {
                 }
             }
             Fault::Revoke => {
-                // Members that were there before all others, for a moment.
+                // Members that were there before all others, for a few looks at the members.
                 let client = self.client().await;
                 let (seconds, _): (u64, u64) = client.run(&["TIME"]).await;
-                let score = ((seconds + 1) * 1_000 + LEASE.as_millis() as u64).to_string();
+                let score = ((seconds + 4) * 1_000).to_string();
                 let members = format!("{{{}}}:keylane:members:{}", self.stream(0), self.name);
                 for number in 0..self.partitions {
                     let name = format!("000-{number}");

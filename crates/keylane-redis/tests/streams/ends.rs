@@ -18,7 +18,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::Value;
 use testkit_servers::RedisKind;
 
-use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
+use crate::support::{Client, Driven, builder, new_name, payloads, shared, texts, until};
 
 /// Grants everything, each time with the next token.
 struct Granting(AtomicU64);
@@ -194,8 +194,7 @@ async fn the_last_id_stops_no_other_stream() {
         let last = text((u64::MAX, u64::MAX));
         let _: String = client.run(&["XADD", &name, &last, "payload", "0"]).await;
         let source = || {
-            let builder = builder(&server.url(), "g").lease(20 * LEASE);
-            builder
+            builder(&server.url(), "g")
                 .stream(name.clone())
                 .stream(other.clone())
                 .build()

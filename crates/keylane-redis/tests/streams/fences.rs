@@ -10,7 +10,8 @@ use testkit_servers::RedisKind;
 
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 
-/// Leases of a store of its own, which begins with this token.
+/// Leases of a store of its own, which begins with this token. The tokens of two stores must be far
+/// apart: a source that is refused gets the next one at each try.
 async fn leases_from(token: u64) -> Leases {
     let leases = Leases::open(Arc::new(MemoryStore::new())).unwrap();
     for _ in 1..token {
@@ -37,7 +38,7 @@ async fn an_ack_of_a_former_owner_is_refused() {
         let mut first = Driven::open(source(&server.url(), &name, 1).await).await;
         let handed = first.receive(5).await;
         first.ack(&handed[..1]).await;
-        let mut second = Driven::open(source(&server.url(), &name, 7).await).await;
+        let mut second = Driven::open(source(&server.url(), &name, 107).await).await;
         let again = second.receive(4).await;
         assert_eq!(payloads(&again), texts(1..5));
 
@@ -60,8 +61,7 @@ async fn a_former_owner_counts_nothing_and_cuts_nothing_off() {
     client.add_all(&name, 0..2).await;
     let mut first = Driven::open(source(&server.url(), &name, 1).await).await;
     let handed = first.receive(2).await;
-    // Above the next tokens of the first one's store: no two stores give the same token.
-    let mut second = Driven::open(source(&server.url(), &name, 12).await).await;
+    let mut second = Driven::open(source(&server.url(), &name, 112).await).await;
     let again = second.receive(2).await;
     let guard = first.0.start_guard().unwrap();
     assert!(guard.starts(0, &handed[0].position, 2).is_err());
@@ -77,12 +77,12 @@ async fn a_lower_token_takes_nothing_over() {
     let server = shared(RedisKind::Valkey9).await;
     let (client, name) = (Client::to(&server).await, new_name("fence-low"));
     client.add_all(&name, 0..4).await;
-    let mut high = Driven::open(source(&server.url(), &name, 12).await).await;
-    // Tokens 13 and 9: as text, 9 would be above 13.
-    let mut low = Driven::open(source(&server.url(), &name, 8).await).await;
-    let handed = low.receive_for(Duration::from_millis(500)).await;
-    assert_eq!(payloads(&handed), texts([]));
+    let mut high = Driven::open(source(&server.url(), &name, 112).await).await;
     let handed = high.receive(4).await;
+    // Tokens 113 and 9: as text, 9 would be above 113.
+    let mut low = Driven::open(source(&server.url(), &name, 8).await).await;
+    let of_low = low.receive_for(Duration::from_millis(500)).await;
+    assert_eq!(payloads(&of_low), texts([]));
     high.ack(&handed).await;
     assert_eq!(high.0.watch().counts().refused, 0);
 }
@@ -93,7 +93,7 @@ async fn a_lower_token_takes_nothing_over_from_an_owner_that_has_left() {
     let server = shared(RedisKind::Redis8).await;
     let (client, name) = (Client::to(&server).await, new_name("fence-left"));
     client.add_all(&name, 0..4).await;
-    let mut high = Driven::open(source(&server.url(), &name, 12).await).await;
+    let mut high = Driven::open(source(&server.url(), &name, 112).await).await;
     let handed = high.receive(4).await;
     high.ack(&handed).await;
     high.0.close().await.unwrap();
@@ -151,7 +151,7 @@ async fn the_loss_of_a_lease_is_told_without_a_message() {
 async fn another_process_stands_by() {
     let server = shared(RedisKind::Redis7).await;
     let (client, name) = (Client::to(&server).await, new_name("standby"));
-    let long = Duration::from_secs(20);
+    let long = Duration::from_secs(300);
     let source = || {
         builder(&server.url(), "g")
             .stream(name.clone())
@@ -171,7 +171,7 @@ async fn another_process_stands_by() {
     first.0.close().await.unwrap();
     client.add_all(&name, 2..4).await;
     // Long before the lease would have run out.
-    let handed = tokio::time::timeout(Duration::from_secs(5), second.receive(2)).await;
+    let handed = tokio::time::timeout(Duration::from_secs(60), second.receive(2)).await;
     let handed = handed.expect("the stream is free at once");
     assert_eq!(payloads(&handed), texts(2..4));
     second.ack(&handed).await;

@@ -405,7 +405,7 @@ async fn a_stream_that_fails_goes_to_another_member() {
     new.intake.stop().await;
     // Its leases are released, and do not have to run out.
     assert!(
-        from.elapsed() < Duration::from_secs(3),
+        from.elapsed() < Duration::from_secs(15),
         "{:?}",
         from.elapsed()
     );

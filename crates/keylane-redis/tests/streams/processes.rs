@@ -17,7 +17,7 @@ use testkit_processes::{Attempt, Journal, Process, Reader, Step, Story, What, no
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
 
-use crate::support::{Client, builder, new_name, own, show_log, until};
+use crate::support::{Client, LEASE, builder, new_name, own, show_log, until};
 
 const PARTITIONS: u32 = 6;
 const KEYS: u64 = 60;
@@ -88,6 +88,7 @@ fn worker() {
             .longest_pause(Duration::from_millis(500))
             .confirm_every(Duration::from_millis(50));
         let source = builder(url, "g")
+            .lease(LEASE)
             .partitions(name, PARTITIONS)
             .build()
             .unwrap();

@@ -43,7 +43,7 @@ impl Member {
             .unwrap();
         // No pause of the machine lasts this long.
         let source = builder(url, "g").partitions(name, PARTITIONS);
-        let source = source.lease(4 * LEASE).build().unwrap();
+        let source = source.lease(20 * LEASE).build().unwrap();
         let watch = source.watch();
         let settings = IntakeSettings::new().longest_pause(Duration::from_millis(500));
         let intake = consumer.consume_with(source, settings).unwrap();
@@ -169,9 +169,9 @@ async fn nothing_more_comes_of_a_stream_that_is_to_go() {
     let mut source = Driven::open(source.build().unwrap()).await;
     let handed = source.receive(2).await;
     let generation = handed[0].generation;
-    // A member that was there before, for a moment.
+    // A member that was there before, until it leaves.
     let (seconds, _): (u64, u64) = client.run(&["TIME"]).await;
-    let until = ((seconds + 1) * 1_000 + LEASE.as_millis() as u64).to_string();
+    let until = ((seconds + 600) * 1_000).to_string();
     let members = format!("{{{name}}}:keylane:members:g");
     let _: u64 = client.run(&["ZADD", &members, &until, "000"]).await;
     let revoked = loop {
@@ -185,6 +185,7 @@ async fn nothing_more_comes_of_a_stream_that_is_to_go() {
     assert_eq!(payloads(&more), texts([]));
     source.ack(&handed).await;
     source.0.release(&[generation]).await.unwrap();
+    let _: u64 = client.run(&["ZREM", &members, "000"]).await;
     let again = source.receive(6).await;
     assert_eq!(payloads(&again), texts(2..8));
     assert!(again.iter().all(|one| one.generation > generation));

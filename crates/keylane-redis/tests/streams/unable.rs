@@ -16,7 +16,7 @@ use redis::Value;
 use testkit_servers::{Fsync, RedisCluster, RedisKind};
 
 use crate::parts::{acked, add, allow, consume, consume_behind, source, url};
-use crate::support::{Client, LEASE, builder, new_name, shared, until};
+use crate::support::{Client, Driven, LEASE, builder, new_name, shared, until};
 
 /// Takes a right from a user, for example `-xack`.
 async fn forbid(client: &Client, user: &str, what: &str) {
@@ -64,11 +64,7 @@ async fn streams_of_the_dead_are_taken_though_the_members_are_unknown() {
         add(&client, name, 0..1).await;
     }
     acked(&client, &names).await;
-    let other = StreamSource::builder(&Redis::at(&server.url()).unwrap(), "g");
-    let other = names
-        .iter()
-        .fold(other, |other, name| other.stream(name.clone()));
-    let mut other = crate::support::Driven::open(other.lease(LEASE).build().unwrap()).await;
+    let mut other = Driven::open(source(&server.url(), &names)).await;
     let watch = other.0.watch();
     until("both have a share", async || {
         other.receive_for(Duration::from_millis(20)).await;
