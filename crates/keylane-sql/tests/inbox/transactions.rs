@@ -13,7 +13,7 @@ use keylane_sql::error::CommitError;
 use keylane_sql::{
     Claim, Committed, Database, Settings, SourceSettings, SqlInbox, SqlTransaction, Tables, sqlx,
 };
-use keylane_testkit::scenario::boxed;
+use keylane_testkit::scenario::{boxed, until_async};
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
@@ -83,9 +83,11 @@ async fn write(transaction: &mut SqlTransaction, kind: Kind, number: i64) -> Res
 }
 
 async fn until_empty(inbox: &SqlInbox) {
-    while inbox.inbox().stats().await.unwrap().waiting > 0 {
-        sleep(Duration::from_millis(20)).await;
-    }
+    let inbox = inbox.inbox();
+    until_async("nothing waits", async || {
+        inbox.stats().await.unwrap().waiting == 0
+    })
+    .await;
 }
 
 async fn stop(intake: Intake) {
