@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use keylane::consume::IntakeSettings;
 use keylane::source::{Features, RawMessage};
 use keylane::{Context, Dispatcher, OnExhausted};
 use keylane_console::Console;
@@ -64,8 +65,6 @@ fn a_source_shows_its_counts_and_its_failed_parts_and_may_end() {
 fn a_source_shows_the_acks_that_are_not_confirmed_and_its_last_error() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = ReferenceServer::new(Features::new().survives_restart());
-    // It takes the acks, and confirms them only after a while.
-    server.faults().be_slow(Duration::from_secs(5));
     let browser = Browser::start();
     server.publish((1..=3).map(|id| RawMessage::new(vec![id]).key("orders")));
     let entered = runtime.enter();
@@ -73,7 +72,9 @@ fn a_source_shows_the_acks_that_are_not_confirmed_and_its_last_error() {
         .on_exhausted(OnExhausted::Halt)
         .spawn(|_: RawMessage| async { Ok::<(), std::io::Error>(()) })
         .unwrap();
-    let intake = orders.consume(server.source()).unwrap();
+    // It takes the acks, and is asked to confirm them only after this test.
+    let settings = IntakeSettings::new().confirm_every(Duration::from_secs(600));
+    let intake = orders.consume_with(server.source(), settings).unwrap();
     let address = serve(&runtime, Console::builder().intake("memory", &intake));
     drop(entered);
     browser.open(&format!("http://{address}/#sources"));
@@ -84,7 +85,6 @@ fn a_source_shows_the_acks_that_are_not_confirmed_and_its_last_error() {
     };
     shown("3 not confirmed");
     look(&browser, 400, "unconfirmed");
-    server.faults().be_slow(Duration::ZERO);
     server.faults().fail(Call::Receive, usize::MAX);
     server.publish([RawMessage::new(vec![4]).key("orders")]);
     shown("last error: ");

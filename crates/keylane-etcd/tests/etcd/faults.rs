@@ -19,7 +19,8 @@ use crate::support::{
     new_namespace, own, renew, shared, store, token_of,
 };
 
-const TTL: Duration = Duration::from_secs(3);
+/// Machines stand still for a second or two, and a lease ends here after nine tenths of it.
+const TTL: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, Debug)]
 enum Cut {
@@ -102,7 +103,7 @@ async fn a_connection_that_is_silent_for_good_is_replaced() {
         let (server, namespace) = (shared(kind).await, new_namespace());
         let proxy = server.proxy().await.unwrap();
         let here = leases(&by(&proxy), &namespace);
-        let ttl = Duration::from_secs(9);
+        let ttl = Duration::from_secs(15);
         let lease = here.acquire("key", ttl).await.unwrap();
         for _ in 0..2 {
             proxy.forget();
@@ -117,7 +118,7 @@ async fn a_connection_that_is_silent_for_good_is_replaced() {
 async fn a_server_that_is_killed_and_comes_back_costs_no_lease() {
     each_kind(async |kind| {
         let server = own(kind).await;
-        let ttl = Duration::from_secs(30);
+        let ttl = Duration::from_secs(120);
         let here = leases(&server.url(), "leases");
         let lease = here.acquire("key", ttl).await.unwrap();
         let before = lease.token();
@@ -133,7 +134,9 @@ async fn a_server_that_is_killed_and_comes_back_costs_no_lease() {
         assert!(other.token() > before, "{kind}");
         assert!(there.try_acquire("key", ttl).await.is_err(), "{kind}");
         // Through the new connection.
-        assert_eq!(lease.run(sleep(ttl / 2)).await, Ok(()), "{kind}");
+        let before = lease.held_until();
+        until("it is renewed", async || lease.held_until() > before).await;
+        lease.check().unwrap();
         lease.release().await;
         let taken = there.try_acquire("key", ttl).await.unwrap();
         assert!(taken.token() > other.token(), "{kind}");

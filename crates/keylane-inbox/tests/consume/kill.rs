@@ -32,7 +32,7 @@ const CHAPTER: usize = 20;
 const ATTEMPTS: u32 = 4;
 
 /// The last process gives up when nothing has been handled for so long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ids are those of the key times this, and the place in the key.
 const PLACES: Id = 1_000_000;

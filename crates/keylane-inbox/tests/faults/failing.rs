@@ -34,7 +34,7 @@ fn error(answer: Answer, n: u64) -> StoreError {
 
 /// Sends a message until it is confirmed.
 async fn insist(store: &EmbeddedStore, n: u64) -> u64 {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     loop {
         match store.accept(vec![message(n)]).await {
             Ok(accepted) => return accepted[0].sequence(),
@@ -65,7 +65,7 @@ pub(crate) async fn waiting(store: &EmbeddedStore) -> Vec<u64> {
 
 /// Waits until the store is open again, and returns what waits in it.
 async fn open_again(store: &EmbeddedStore) -> Vec<u64> {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     while let Err(error) = store.scan(0, 1, 1).await {
         assert!(Instant::now() < until, "{error}");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -110,7 +110,7 @@ async fn it_goes_on_without_a_call() {
     disk.fails().full.store(1, Ordering::Relaxed);
     assert!(store.accept(vec![message(1)]).await.is_err());
     disk.fails().mend();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     // A read alone does not open it: the writer does, by itself.
     while store.scan(0, 10, 10).await.is_err() {
         assert!(Instant::now() < until);
@@ -133,7 +133,7 @@ async fn a_read_that_fails_is_said_and_the_next_ones_go_well() {
         "{failed:?}"
     );
     disk.fails().mend();
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(120);
     loop {
         match store.scan(0, 10, 10).await {
             Ok(found) => break assert_eq!(found[0].sequence, sequence),

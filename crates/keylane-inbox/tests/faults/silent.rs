@@ -120,7 +120,7 @@ async fn what_waits_for_a_silent_disk_waits_and_handlers_go_on() {
     rig.gate.open();
     until(|| rig.count() == MESSAGES).await;
     // So do reads; what they see was committed.
-    let read = timeout(Duration::from_secs(20), waiting(&rig.store)).await;
+    let read = timeout(Duration::from_secs(120), waiting(&rig.store)).await;
     let read = read.expect("a read does not wait for the disk");
     assert_eq!(read.len() as u64, MESSAGES);
     assert_eq!(rig.intake.stats().restarts, 0);

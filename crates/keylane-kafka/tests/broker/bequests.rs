@@ -21,7 +21,12 @@ const ATTEMPTS: u32 = 5;
 
 /// A member that leaves its letters in this topic.
 fn member(stage: &Stage, letters: &Topic, script: Script) -> Member {
-    let source = stage.topic.builder().dead_letters(&letters.name).build();
+    // A broker that is slow for some seconds takes out no member.
+    let builder = stage
+        .topic
+        .builder()
+        .property("session.timeout.ms", "30000");
+    let source = builder.dead_letters(&letters.name).build();
     let source = source.expect("a source");
     let control = source.control();
     let consumer = stage.consumer_that(OnExhausted::AtSource, script);

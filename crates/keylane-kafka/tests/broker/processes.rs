@@ -24,17 +24,17 @@ const PARTITIONS: i32 = 6;
 const KEYS: u64 = 200;
 const MEMBERS: usize = 3;
 
-/// The session of a member.
-const SESSION: Duration = Duration::from_millis(1_500);
+/// The session of a member. A machine that stands still for a second or two ends none.
+const SESSION: Duration = Duration::from_secs(6);
 
 /// The limit of waiting records.
 const AHEAD: u64 = 3_000;
 
 /// How long a member is paused.
-const PAUSE: Duration = Duration::from_millis(2_500);
+const PAUSE: Duration = Duration::from_secs(8);
 
 /// How long a member that resumes may take to learn that it was removed.
-const LATE: Duration = Duration::from_secs(3);
+const LATE: Duration = Duration::from_secs(10);
 
 /// The variable with the settings of a worker. Without it the test that is the worker does nothing.
 const WORKER: &str = "KEYLANE_KAFKA_WORKER";

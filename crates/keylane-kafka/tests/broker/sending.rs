@@ -11,7 +11,7 @@ use keylane_spool::{OnRefused, Refused, Spool};
 use testkit_servers::Kafka;
 
 use crate::stage::until;
-use crate::support::{Topic, shared};
+use crate::support::{PATIENCE, Topic, shared};
 
 fn producer(topic: &Topic) -> Producer {
     let producer = Producer::builder(topic.kafka.bootstrap());
@@ -160,7 +160,7 @@ async fn a_spool_outlives_its_broker_and_writes_each_once_in_order() {
             _ => {}
         }
     }
-    let report = spool.close().within(Duration::from_secs(60)).await;
+    let report = spool.close().within(PATIENCE).await;
     assert_eq!(report.delivered, (KEYS * EACH) as u64, "{report}");
     let records = topic.records().await;
     assert_in_order(&records, KEYS, EACH);
@@ -195,7 +195,7 @@ async fn what_the_broker_refuses_is_found_and_its_key_keeps_its_order() {
             spool.push("a", vec![7; 20_000]).await.expect("stored");
         }
     }
-    let report = spool.close().within(Duration::from_secs(60)).await;
+    let report = spool.close().within(PATIENCE).await;
     assert_eq!(
         (report.delivered, report.dead_lettered),
         (120, 1),

@@ -145,7 +145,7 @@ async fn what_was_removed_is_delivered() {
     fs::remove_dir_all(&directory).unwrap();
     refuses(&spool, Displacement::Removed).await;
     *sink.is_down.lock().unwrap() = false;
-    let report = spool.close().within(Duration::from_secs(20)).await;
+    let report = spool.close().within(Duration::from_secs(120)).await;
     assert_eq!(report.delivered, MESSAGES as u64, "{report}");
     assert_eq!(sink.written().len(), MESSAGES);
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use testkit_processes::elections::{Fault, Trial};
+use testkit_processes::elections::{Fault, Trial, ttl};
 
 use crate::site::{Kind, Servers};
 
+/// In a soak.
 const TTL: Duration = Duration::from_secs(1);
 
 /// How long it may take after a leader was lost: its term must run out.
@@ -23,7 +24,7 @@ fn resigned(kind: Kind) -> Duration {
 
 async fn judged(kind: Kind) {
     let servers = Servers::start(kind).await;
-    let trial = Trial::start(&servers, "worker::worker", TTL);
+    let trial = Trial::start(&servers, "worker::worker", ttl(TTL));
     let verdict = trial.changes(Fault::MOST).await;
     println!("measured: leaders in {kind:?}: {verdict}");
     verdict.assert_one_leader();

@@ -170,7 +170,7 @@ async fn several_calls_of_one_transaction(kind: Kind) {
 
 /// Receives and settles so many. Returns keys and payloads.
 async fn receive(source: &mut keylane_sql::SqlSource, count: usize) -> Vec<(String, String)> {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(120);
     let mut handed = Vec::new();
     while handed.len() < count {
         assert!(Instant::now() < until, "{} of {count}", handed.len());
@@ -208,14 +208,11 @@ async fn an_open_transaction_delays_no_consumer(kind: Kind) {
     let began = Instant::now();
     assert_eq!(receive(&mut source, 3).await.len(), 3);
     while waiting(&inbox).await > 0 {
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(60), "{took:?}");
         let mut into = Deliveries::new(100, Instant::now() + poll);
         source.receive(&mut into).await.unwrap();
     }
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
-    );
     transaction.execute("commit").await;
     assert_eq!(receive(&mut source, 2).await.len(), 2);
     source.close().await.unwrap();

@@ -16,7 +16,7 @@ const KINDS: [Kind; 2] = [Kind::Postgres, Kind::MariaDb];
 const SOON: Duration = Duration::from_secs(30);
 
 /// Of a call, and less than it takes to enter in these tests.
-const CALL: Duration = Duration::from_millis(500);
+const CALL: Duration = Duration::from_secs(3);
 
 async fn inbox_at(address: &str, limit: Duration) -> SqlInbox {
     let database = Database::connect(address).await.unwrap();
@@ -47,7 +47,7 @@ async fn it_may_take_longer_than_a_call() {
         leave_history(&place).await;
         let lock = Lock::of(&place, "messages").await;
         let entered = tokio::spawn(async move { source.open().await });
-        sleep(CALL * 4).await;
+        sleep(CALL * 2).await;
         lock.end().await;
         entered.await.unwrap().unwrap();
         assert!(is_entered(&place).await);

@@ -15,7 +15,7 @@ use crate::rig::{Committed, Log, Story, TTL, What, Work, Worker, message, until}
 use crate::support::{Kind, Place};
 
 /// How long it may take to handle everything after the network is well again.
-const HEALED: Duration = Duration::from_secs(30);
+const HEALED: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -192,7 +192,7 @@ async fn stops_in_time(kind: Kind) {
     until(HEALED, || log.handled().contains(&19)).await;
     let there = Worker::start(&place.address, 1, &log, work).await;
     proxy.cut();
-    until(TTL * 20, || log.handled().len() == MESSAGES as usize).await;
+    until(HEALED, || log.handled().len() == MESSAGES as usize).await;
     proxy.heal();
     let story = Story {
         entries: log.entries(),
@@ -223,9 +223,9 @@ async fn late_done_mark(kind: Kind) {
     let log = Log::default();
     let mut work = Work::new();
     work.settings = Settings::new().call_limit(TTL * 10);
-    work.takes = |_| Duration::from_millis(500);
+    work.takes = |_| Duration::from_secs(2);
     // It asks for nothing else meanwhile: there is one call at a time.
-    work.source = work.source.poll(TTL * 20);
+    work.source = work.source.poll(TTL * 20).lease(TTL * 2);
     let here = Worker::start(&address, 0, &log, work).await;
     let inbox = place.inbox().await.inbox();
     inbox.accept_message(message(1, 1)).await.unwrap();
@@ -315,16 +315,12 @@ async fn a_claim_that_was_given_up_keeps_no_key() {
     work.source = work.source.lease(Duration::from_secs(5));
     let worker = Worker::start(&place.address, 0, &log, work).await;
     // It has asked before, and the server knows what it asks.
-    worker
-        .inbox
-        .inbox()
-        .accept_message(message(0, 1))
-        .await
-        .unwrap();
+    let inbox = place.inbox().await;
+    let accepts = inbox.inbox();
+    accepts.accept_message(message(0, 1)).await.unwrap();
     until(HEALED, || log.handled().len() == 1).await;
     sleep(Duration::from_secs(1)).await;
     // Someone has the table for longer than a call may take, and then there are messages.
-    let inbox = place.inbox().await;
     let mut connection = PgConnection::connect(&place.address).await.unwrap();
     let mut transaction = connection.begin().await.unwrap();
     let messages = (2..=50).map(|id| message(id, id)).collect();
@@ -355,7 +351,7 @@ async fn cut_accept(kind: Kind) {
     let place = Place::new(kind).await;
     let (proxy, address) = by_proxy(&place).await;
     let database = Database::connect(&address).await.unwrap();
-    let settings = Settings::new().call_limit(Duration::from_secs(1));
+    let settings = Settings::new().call_limit(Duration::from_secs(3));
     let inbox = SqlInbox::open(&database, &Tables::new(), settings).await;
     let inbox = inbox.unwrap().inbox();
     inbox.accept_message(message(1, 1)).await.unwrap();

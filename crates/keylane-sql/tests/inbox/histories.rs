@@ -22,7 +22,7 @@ const KEYS: u64 = 10;
 /// The first ones, by which each key is claimed.
 const FIRST: u64 = 10_000;
 
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// The primary dies, and the standby has its place.
 async fn fail_over(pair: &Pair, proxy: &Proxy) {

@@ -596,7 +596,7 @@ impl Place {
 
     /// Waits until no connection is idle in a transaction.
     pub(crate) async fn no_open_transactions(&self) {
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(120);
         while self.open_transactions().await > 0 {
             assert!(Instant::now() < until, "a connection is in a transaction");
             sleep(Duration::from_millis(20)).await;

@@ -325,11 +325,12 @@ async fn done_without_rights(kind: Kind) {
     sleep(Duration::from_secs(4)).await;
     // Between two tries it runs for a moment.
     until(SOON, is_seen).await;
-    let tries = worker.stats().restarts;
     service.grant("delete", "keylane_messages").await;
+    let tries = worker.stats().restarts;
     service.owner.is_empty_within(SOON).await;
     until(SOON, || worker.stats().state == IntakeState::Running).await;
-    assert_eq!(worker.stats().restarts, tries);
+    // One try may have been under way without the right.
+    assert!(worker.stats().restarts <= tries + 1);
     for key in 0..KEYS {
         let ids = Vec::from_iter((0..24).filter(|id| id % KEYS == key));
         assert_eq!(handled(&log, key), ids);

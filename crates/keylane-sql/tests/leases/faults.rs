@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::future::join_all;
 use keylane_leases::error::{AcquireError, LeaseLost};
 use keylane_leases::store::{LeaseStore, Wish};
 use keylane_leases::{Leases, Owner, Settings};
@@ -17,7 +18,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Kind, Place};
 
-const TTL: Duration = Duration::from_secs(2);
+/// Machines stand still for a second or two, and a lease ends here after nine tenths of it.
+const TTL: Duration = Duration::from_secs(10);
+
+/// Longer than anything here takes, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Leases by way of a proxy, and the place itself.
 async fn by_proxy(kind: Kind) -> (Place, Proxy, Leases) {
@@ -33,6 +38,11 @@ async fn by_proxy(kind: Kind) -> (Place, Proxy, Leases) {
     (place, proxy, leases)
 }
 
+/// Runs a test with both servers, at the same time.
+async fn each_kind<F: Future>(test: impl Fn(Kind) -> F) {
+    join_all([Kind::Postgres, Kind::MariaDb].map(test)).await;
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Both,
@@ -42,11 +52,8 @@ enum Cut {
 
 #[tokio::test]
 async fn a_holder_that_is_cut_off_knows_it_before_another_can_have_the_key() {
-    for kind in [Kind::Postgres, Kind::MariaDb] {
-        for cut in [Cut::Both, Cut::ToServer, Cut::ToClient] {
-            cut_off(kind, cut).await;
-        }
-    }
+    let cuts = [Cut::Both, Cut::ToServer, Cut::ToClient];
+    each_kind(|kind| join_all(cuts.map(|cut| cut_off(kind, cut)))).await;
 }
 
 async fn cut_off(kind: Kind, cut: Cut) {
@@ -70,10 +77,7 @@ async fn cut_off(kind: Kind, cut: Cut) {
     let lost = lease.lost().await;
     let lost_at = Instant::now();
     assert_eq!(lost, LeaseLost::RanOut, "{kind:?}, {cut:?}");
-    let (taken_at, taken) = timeout(Duration::from_secs(30), taken)
-        .await
-        .unwrap()
-        .unwrap();
+    let (taken_at, taken) = timeout(PATIENCE, taken).await.unwrap().unwrap();
     assert!(lost_at < taken_at, "{kind:?}, {cut:?}");
     assert!(taken.token() > lease.token());
     // And when all is well again, so is the one that was cut off.
@@ -87,8 +91,7 @@ async fn cut_off(kind: Kind, cut: Cut) {
             }
         }
     };
-    let again = timeout(Duration::from_secs(30), again).await;
-    let again = again.expect("it recovers within 30 seconds");
+    let again = timeout(PATIENCE, again).await.expect("it recovers");
     println!(
         "{kind:?}, {cut:?}: acquired again after {:?}",
         healed.elapsed()
@@ -98,35 +101,37 @@ async fn cut_off(kind: Kind, cut: Cut) {
 
 #[tokio::test]
 async fn connections_that_are_reset_cost_no_lease() {
-    for kind in [Kind::Postgres, Kind::MariaDb] {
+    each_kind(async |kind| {
         let (_place, proxy, leases) = by_proxy(kind).await;
         let lease = leases.acquire("key", TTL).await.unwrap();
-        for _ in 0..8 {
+        for _ in 0..4 {
             proxy.reset();
             sleep(TTL / 2).await;
             lease.check().unwrap();
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_slow_network_costs_no_lease() {
-    for kind in [Kind::Postgres, Kind::MariaDb] {
+    each_kind(async |kind| {
         let (_place, proxy, leases) = by_proxy(kind).await;
         for direction in [Direction::ToServer, Direction::ToClient] {
             proxy.delay(direction, Duration::from_millis(60));
         }
-        // A renewal takes several turns on this network, and the machine may pause, too.
-        let lease = leases.acquire("key", TTL * 2).await.unwrap();
-        let ran = lease.run(sleep(TTL * 3)).await;
+        // A renewal takes several turns on this network.
+        let lease = leases.acquire("key", TTL).await.unwrap();
+        let ran = lease.run(sleep(TTL * 3 / 2)).await;
         assert_eq!(ran, Ok(()), "{kind:?}");
-    }
+    })
+    .await;
 }
 
 /// The server ends connections at random, as an operator does.
 #[tokio::test]
 async fn connections_that_are_killed_cost_no_lease() {
-    for kind in [Kind::Postgres, Kind::MariaDb] {
+    each_kind(async |kind| {
         let place = Place::new(kind).await;
         let leases = place.leases().await;
         let lease = leases.acquire("key", TTL).await.unwrap();
@@ -142,7 +147,8 @@ async fn connections_that_are_killed_cost_no_lease() {
             }
         }
         assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
-    }
+    })
+    .await;
 }
 
 /// A server of its own.
@@ -196,7 +202,7 @@ async fn mariadb_that_crashes_keeps_leases_and_tokens() {
 
 /// The server is killed and started again while a key is held, for longer than that takes.
 async fn crashed(kind: Kind) {
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(600);
     let server = Own::start(kind).await;
     let place = Place::at(kind, server.create_database().await)
         .await
@@ -222,7 +228,7 @@ async fn crashed(kind: Kind) {
         );
         server.start_again().await;
         held.check().unwrap();
-        let taken = timeout(Duration::from_secs(30), async {
+        let taken = timeout(PATIENCE, async {
             loop {
                 match there.try_acquire("held", LONG).await {
                     Err(AcquireError::Store(_)) => sleep(Duration::from_millis(50)).await,
@@ -297,7 +303,7 @@ async fn no_open_transactions(place: &Place) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    let clean = timeout(Duration::from_secs(20), clean).await;
+    let clean = timeout(PATIENCE, clean).await;
     assert!(
         clean.is_ok(),
         "{:?}: a connection is in a transaction",

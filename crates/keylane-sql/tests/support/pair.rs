@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::Kind;
 
 /// How long a standby may take to follow.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// A primary, a standby that follows it, and the address that leads to one of them.
 pub(crate) enum Pair {

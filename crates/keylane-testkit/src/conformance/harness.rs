@@ -29,11 +29,11 @@ pub trait Harness: Send + Sync {
         Vec::new()
     }
 
-    /// Returns how long to wait for an expected event, such as the redelivery of a message; 30
-    /// seconds by default. It must be longer than the time after which the server gives up on a
+    /// Returns how long to wait for an expected event, such as the redelivery of a message; two
+    /// minutes by default. It must be longer than the time after which the server gives up on a
     /// consumer.
     fn patience(&self) -> Duration {
-        Duration::from_secs(30)
+        Duration::from_secs(120)
     }
 
     /// Runs a process that consumes messages, kills it (`SIGKILL`) at random points, starts it

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use keylane_leader::Term;
 use keylane_zookeeper::{FenceError, ZooKeeper, ZooKeeperLeases};
-use testkit_processes::elections::{Answer, Candidacy, Sink, Write};
+use testkit_processes::elections::{Answer, Candidacy, Sink, Write, ttl};
 use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::site::{FENCED, PLAIN, TICK, name};
 
-/// The session of a candidate.
+/// The session of a candidate, in a soak.
 pub(crate) const SESSION: Duration = Duration::from_secs(2);
 
 /// A session that outlives all faults.
@@ -49,7 +49,7 @@ fn worker() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let zookeeper = ZooKeeper::at(candidacy.address()).unwrap();
-        let zookeeper = zookeeper.server_tick(TICK).session_timeout(SESSION);
+        let zookeeper = zookeeper.server_tick(TICK).session_timeout(ttl(SESSION));
         let leases = ZooKeeperLeases::open(&zookeeper.unwrap(), "/jobs").unwrap();
         let leases = Arc::new(leases);
         let connector = Client::connector().with_session_timeout(LONG);

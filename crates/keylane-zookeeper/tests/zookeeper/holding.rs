@@ -152,18 +152,20 @@ fn a_store_serves_several_runtimes() {
 async fn leases_are_kept_and_handed_on() {
     let server = shared().await;
     let (hosts, root) = (server.hosts(), new_root());
+    // It must outlast a machine that stands still for a second or two.
+    let ttl = TTL * 3;
     let open = || {
-        let store = store(&hosts, &root, TIMEOUT);
+        let store = store(&hosts, &root, TIMEOUT * 3);
         Leases::open_with(store, Settings::new()).unwrap()
     };
     let (here, there) = (open(), open());
-    let lease = here.acquire("key", TTL).await.unwrap();
-    tokio::time::sleep(TTL * 2).await;
+    let lease = here.acquire("key", ttl).await.unwrap();
+    tokio::time::sleep(ttl * 2).await;
     lease.check().unwrap();
-    assert!(there.try_acquire("key", TTL).await.is_err());
+    assert!(there.try_acquire("key", ttl).await.is_err());
     let first = lease.token();
     lease.release().await;
-    let next = timeout(PATIENCE, there.acquire("key", TTL)).await.unwrap();
+    let next = timeout(PATIENCE, there.acquire("key", ttl)).await.unwrap();
     assert!(next.unwrap().token() > first);
 }
 

@@ -23,7 +23,7 @@ pub use worker::Candidacy;
 mod scene;
 
 mod trial;
-pub use trial::{Trial, WORKERS};
+pub use trial::{Trial, WORKERS, ttl};
 
 mod court;
 pub use court::Tenure;

@@ -24,6 +24,16 @@ const FEW: u64 = 12;
 /// The rank of a candidate that has none of its own.
 const RANK: u16 = u16::MAX;
 
+/// Returns how long the terms of a test last: as long as those of a soak, which measures, if it is
+/// one, and otherwise three times as long. On a machine that stood still for longer than a term its
+/// leader acts before it looks at the clock, as a paused one does, and the judge has not paused it.
+pub fn ttl(of_soak: Duration) -> Duration {
+    match std::env::var_os(CHANGES) {
+        Some(_) => of_soak,
+        None => of_soak * 3,
+    }
+}
+
 /// Candidates in processes, on a store that a test disturbs.
 ///
 /// Before each fault all candidates know the leader, and it has written.
