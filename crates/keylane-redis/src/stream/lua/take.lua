@@ -28,7 +28,8 @@ local function is_known()
   return true
 end
 
--- Whether someone has removed the consumer of the owner of before, and no other owner was there since.
+-- Whether an operator has removed the consumer of the owner of before, which has not left, and no other
+-- owner was there since.
 local function is_removed()
   if held ~= former then
     return held == former .. CONSUMER_GONE
