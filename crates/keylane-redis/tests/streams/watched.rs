@@ -259,7 +259,8 @@ async fn the_lag_is_asked_for_only_while_something_looks() {
     let stream = new_name("watched");
     client.add_all(&stream, 0..3).await;
     let source = builder(&server.url(), "billing").stream(stream.clone());
-    let source = source.build().unwrap();
+    // A take-over asks for the group too.
+    let source = source.lease(Duration::from_secs(60)).build().unwrap();
     let watch = source.watch();
     let mut source = Driven::open(source).await;
     let mut handed = source.receive(3).await;
