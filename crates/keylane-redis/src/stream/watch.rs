@@ -30,7 +30,7 @@ const SHOWN_FOR: Duration = Duration::from_secs(10);
 ///     .partitions("orders", 16)
 ///     .build()?;
 /// let watch = source.watch();
-/// // Later, while a dispatcher consumes the source:
+/// // Once a second, while a dispatcher consumes the source:
 /// for part in watch.parts() {
 ///     println!("{}: {:?} entries behind", part.stream, part.behind());
 /// }
