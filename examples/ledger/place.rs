@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::plan::Plan;
 
-/// A process that is paused in the middle of a transaction keeps its rows locked, and everyone waits
-/// for it. So the server ends a transaction in which nothing is said for as long as this.
+/// A process that is paused in the middle of a transaction keeps its rows locked, and all others
+/// wait for it. So the server ends a transaction in which nothing is said for as long as this.
 const IDLE: &str = "1s";
 
 /// `bookings` has no unique key: what is booked twice is to be seen.

@@ -171,7 +171,8 @@ impl Builder {
 
     /// Shows the streams of an intake of Redis that this process owns, by the watch of its source:
     /// get it from [`StreamSource::watch`](keylane_redis::StreamSource::watch) before the source is
-    /// consumed. The console sends nothing to the server for it.
+    /// consumed. While there is a viewer, the source asks the server every five seconds how far
+    /// the group is behind in each of them.
     #[cfg(feature = "redis")]
     pub fn streams(self, intake: &str, watch: keylane_redis::StreamWatch) -> Self {
         self.parts(intake, move || {

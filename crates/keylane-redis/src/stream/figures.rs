@@ -39,20 +39,22 @@ pub(crate) fn published_of_streams() -> Vec<Metric> {
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Publishes how far the group is behind in a stream that this process owns, and keeps it in
-/// `last`, until the task is dropped. Without a recorder and a watch there is no task. A question
-/// that fails is no failure of the stream.
-pub(super) fn show_lag(worker: &Worker, lease: &StreamLease, last: &LastLag) -> Option<Task> {
+/// `last`, until the task is dropped. Without a recorder it asks only while something looks at the
+/// streams. A question that fails is no failure of the stream.
+pub(super) fn show_lag(worker: &Worker, lease: &StreamLease, last: &LastLag) -> Task {
     let labels = Labels::new().with("source", &worker.config.name());
     let figures = Figures::new(&ROWS, &labels.with("stream", &lease.place.name()));
-    let is_shown = figures.is_published() || worker.shown.is_watched();
-    is_shown.then(|| {
-        let (lease, last) = (lease.clone(), last.clone());
-        Task(tokio::spawn(async move {
-            loop {
-                sleep(ask(&lease, &figures, &last).await).await;
+    let (lease, last, shown) = (lease.clone(), last.clone(), worker.shown.clone());
+    Task(tokio::spawn(async move {
+        loop {
+            if !figures.is_published() && !shown.is_looked_at() {
+                // At the next look it is too old.
+                last.set(None);
+                shown.looked_at().await;
             }
-        }))
-    })
+            sleep(ask(&lease, &figures, &last).await).await;
+        }
+    }))
 }
 
 /// Asks once. Returns the pause until the next time.

@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::core::Flow;
+use super::core::{Known, Resume, Resumes};
 use super::core::{Owned, Phase};
-use super::core::{Resume, Resumes};
 use super::counts::Counters;
 use super::guard::Starts;
 use super::id::EntryId;
@@ -196,7 +196,7 @@ impl HeldStreams {
         });
         let number = gained.tenure.place.number;
         let held = OwnedStream {
-            owned: Owned::new(generation),
+            owned: Owned::new(generation, gained.tenure.known.settled),
             tenure: gained.tenure,
             lease: gained.lease,
             flow: gained.flow,
@@ -248,11 +248,14 @@ impl HeldStreams {
     fn part_with(&mut self, stream: u32) -> Option<Generation> {
         let mut held = self.held.remove(&stream)?;
         let generation = held.owned.generation;
-        let resume = Resume {
+        let known = Known {
             settled: held.owned.settled(held.read()),
+            seen: held.flow.seen(),
+        };
+        let resume = Resume {
+            known,
             token: Arc::clone(&held.tenure.token),
             consumer: Arc::clone(&held.tenure.consumer),
-            seen: held.flow.seen(),
         };
         self.resumes.set(stream, resume);
         held.end(Phase::Revoked);

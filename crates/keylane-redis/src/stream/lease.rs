@@ -13,7 +13,7 @@ use super::answer::{
 };
 use super::config::StreamStart;
 use super::core::Page;
-use super::core::{Resume, Seen};
+use super::core::{Known, Resume, Seen};
 use super::id::EntryId;
 use super::origin::Origin;
 use super::script::{CHECK, CHECKED, LEAVE, LETTER, PAGE, TAKE, TELL, TRIM, run};
@@ -155,6 +155,8 @@ pub(super) struct StreamLease {
     link: Link,
     /// The history of the server at the take-over.
     history: Arc<str>,
+    /// What this process knew of the stream at the take-over.
+    pub(super) known: Known,
     has_changed: Arc<AtomicBool>,
 }
 
@@ -176,6 +178,7 @@ impl StreamLease {
             acked,
             link,
             history: "".into(),
+            known: Known::default(),
             has_changed: Arc::default(),
         }
     }
@@ -329,9 +332,9 @@ impl StreamLease {
                 command.arg("").arg("").arg("");
                 return;
             };
-            command.arg(resume.settled.to_string());
+            command.arg(resume.known.settled.to_string());
             command.arg(&*resume.token).arg(&*resume.consumer);
-            if let Some(Seen { id, fields }) = &resume.seen {
+            if let Some(Seen { id, fields }) = &resume.known.seen {
                 command.arg(id.to_string());
                 for (name, value) in fields {
                     command.arg(&**name).arg(&**value);
@@ -353,6 +356,9 @@ impl StreamLease {
         };
         let history = bytes(next()?).unwrap_or_default();
         self.history = String::from_utf8_lossy(&history).into();
+        let is_known = number(&next()?) == Some(1);
+        let known = resume.filter(|_| is_known).map(|resume| &resume.known);
+        self.known = known.cloned().unwrap_or_default();
         self.has_changed = Arc::default();
         Ok(taken)
     }

@@ -72,7 +72,7 @@ async fn own_once(
     if !take_over(worker, &mut tenure, lease, let_go).await {
         return End::Over(None);
     }
-    let flow = Arc::new(Flow::new(settings.read_ahead));
+    let flow = Arc::new(Flow::new(settings.read_ahead, tenure.known.seen.clone()));
     let teller = Arc::new(StreamOutbox::new(worker.counters.clone()));
     let telling = tell(Arc::clone(worker), tenure.clone(), Arc::clone(&teller));
     let (orders, mut ordered) = mpsc::unbounded_channel();

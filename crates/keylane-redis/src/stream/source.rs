@@ -187,8 +187,9 @@ impl StreamSource {
     }
 
     /// Returns a handle to watch the source: its counters and its streams. Get it before the source
-    /// is consumed. A source that is watched asks the server every five seconds how far the group
-    /// is behind in each of its streams. See [`StreamWatch`](crate::StreamWatch) for an example.
+    /// is consumed. While something looks at the streams, the source asks the server every five
+    /// seconds how far the group is behind in each of them. See
+    /// [`StreamWatch`](crate::StreamWatch) for an example.
     pub fn watch(&self) -> StreamWatch {
         StreamWatch::new(&self.held.counters, &self.held.shown)
     }
@@ -297,7 +298,9 @@ impl StreamSource {
             self.probe = Some(self.session()?.probe());
         }
         let probe_at = self.probe.is_none().then_some(probe_at);
-        let timers = [probe_at, self.rewind_at, self.held.shown.due_at()];
+        let shown = &self.held.shown;
+        let shown_at = shown.due_at();
+        let timers = [probe_at, self.rewind_at, shown_at];
         let wake_at = timers.into_iter().flatten().min();
         let session = self.session.as_mut().ok_or_else(not_open)?;
         let news = &mut session.news;
@@ -320,6 +323,7 @@ impl StreamSource {
                     Err(error) => self.inbox.push_back(News::Failed(error)),
                 }
             }
+            () = shown.looked_at(), if shown_at.is_none() => {}
             () = timer => {}
         }
         Ok(false)

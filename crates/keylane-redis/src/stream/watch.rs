@@ -1,17 +1,20 @@
 //! What the application sees of a source that is consumed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keylane_connector::lock;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::counts::{Counters, StreamCounts};
 use super::id::EntryId;
 
-/// How often the streams are shown.
+/// How often the streams are shown, while something looks at them.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+/// For how long they are shown after a look.
+const SHOWN_FOR: Duration = Duration::from_secs(10);
 
 /// A handle to watch a source that is consumed. It can be cloned. Get it from
 /// [`StreamSource::watch`](crate::StreamSource::watch) before the source is consumed.
@@ -27,7 +30,7 @@ const SHOWN_EVERY: Duration = Duration::from_millis(500);
 ///     .partitions("orders", 16)
 ///     .build()?;
 /// let watch = source.watch();
-/// // Later, while a dispatcher consumes the source:
+/// // Once a second, while a dispatcher consumes the source:
 /// for part in watch.parts() {
 ///     println!("{}: {:?} entries behind", part.stream, part.behind());
 /// }
@@ -41,9 +44,7 @@ pub struct StreamWatch {
 }
 
 impl StreamWatch {
-    /// From now on the streams are shown.
     pub(super) fn new(counters: &Counters, shown: &Shown) -> Self {
-        shown.0.is_watched.store(true, Ordering::Relaxed);
         Self {
             counters: counters.clone(),
             shown: shown.clone(),
@@ -60,10 +61,12 @@ impl StreamWatch {
     /// among them. They are in the order in which they were named. They are older while the source
     /// is in a call to the server, and while it waits to be opened again after a failure.
     ///
-    /// It sends nothing to the server: a source that is watched asks for the
-    /// [lag](StreamPart::lag) of each of its streams every five seconds, also if nothing calls this.
+    /// It sends nothing to the server. A call lets the source look at its streams twice a second,
+    /// and ask for the [lag](StreamPart::lag) of each every five seconds, for the next ten seconds.
+    /// Without a call it does neither. So the first call after a longer time returns what was known
+    /// then, at first nothing, and one a second later what is known now.
     pub fn parts(&self) -> Vec<StreamPart> {
-        lock(&self.shown.0.now).parts.clone()
+        self.shown.look()
     }
 }
 
@@ -84,12 +87,13 @@ pub struct StreamPart {
     /// How many entries above the frontier are settled, of those that were handed over since the
     /// pending entries of the stream were read last: after a take-over, or a return.
     pub beyond: u64,
-    /// How many entries the group has read and not acked, as `XINFO GROUPS` says, at most five
-    /// seconds ago. `None`: it is not known.
+    /// How many entries the group has read and not acked, as `XINFO GROUPS` said five seconds
+    /// before the rest at most. `None`: it is not known.
     pub pending: Option<u64>,
-    /// How many entries the group has not read: the `lag` of `XINFO GROUPS`, at most five seconds
-    /// ago. `None`: the source could not ask for it, or the server does not know it, because its
-    /// version is below 7.0, or because entries were deleted that the group had not read.
+    /// How many entries the group has not read: the `lag` of `XINFO GROUPS`, five seconds before
+    /// the rest at most. `None`: the source could not ask for it or has not yet, or the server does
+    /// not know it, because its version is below 7.0, or because entries were deleted that the
+    /// group had not read.
     pub lag: Option<u64>,
     /// Why the stream cannot be read, waited for or trimmed now. The source tries again; the other
     /// streams go on.
@@ -118,7 +122,8 @@ pub(super) struct Shown(Arc<Board>);
 
 #[derive(Debug, Default)]
 struct Board {
-    is_watched: AtomicBool,
+    /// The time of the last look.
+    looked_at: watch::Sender<Option<Instant>>,
     now: Mutex<Now>,
 }
 
@@ -129,15 +134,29 @@ struct Now {
 }
 
 impl Shown {
-    /// Whether anything can look at it.
-    pub(super) fn is_watched(&self) -> bool {
-        self.0.is_watched.load(Ordering::Relaxed)
+    fn look(&self) -> Vec<StreamPart> {
+        self.0.looked_at.send_if_modified(|at| {
+            let is_first = !is_recent(at);
+            *at = Some(Instant::now());
+            is_first
+        });
+        lock(&self.0.now).parts.clone()
     }
 
-    /// When the streams are to be shown again, if anything can look at them.
+    /// Whether something looks at it.
+    pub(super) fn is_looked_at(&self) -> bool {
+        is_recent(&self.0.looked_at.borrow())
+    }
+
+    /// Waits until something looks at it.
+    pub(super) async fn looked_at(&self) {
+        // It only fails without a sender.
+        let _ = self.0.looked_at.subscribe().wait_for(is_recent).await;
+    }
+
+    /// When the streams are to be shown again, if something looks at them.
     pub(super) fn due_at(&self) -> Option<Instant> {
-        let is_watched = self.is_watched();
-        let since = is_watched.then(|| lock(&self.0.now).since)?;
+        let since = self.is_looked_at().then(|| lock(&self.0.now).since)?;
         Some(since.map_or_else(Instant::now, |since| since + SHOWN_EVERY))
     }
 
@@ -146,5 +165,43 @@ impl Shown {
             parts,
             since: Some(Instant::now()),
         };
+    }
+}
+
+fn is_recent(look: &Option<Instant>) -> bool {
+    look.is_some_and(|at| at.elapsed() < SHOWN_FOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_are_shown_while_something_looks() {
+        let shown = Shown::default();
+        assert_eq!(shown.due_at(), None);
+        let waiting = tokio::spawn({
+            let shown = shown.clone();
+            async move { shown.looked_at().await }
+        });
+        sleep(2 * SHOWN_FOR).await;
+        assert!(!waiting.is_finished());
+        assert_eq!(shown.look(), []);
+        waiting.await.unwrap();
+        assert_eq!(shown.due_at(), Some(Instant::now()));
+        let parts = vec![StreamPart::unknown(b"orders")];
+        shown.show(parts.clone());
+        for _ in 0..3 {
+            assert_eq!(shown.look(), parts);
+            advance(SHOWN_FOR - SHOWN_EVERY).await;
+            assert!(shown.is_looked_at());
+        }
+        advance(SHOWN_EVERY).await;
+        assert!(!shown.is_looked_at());
+        assert_eq!(shown.due_at(), None);
+        // What is known.
+        assert_eq!(shown.look(), parts);
     }
 }

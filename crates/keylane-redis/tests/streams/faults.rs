@@ -15,7 +15,9 @@ use keylane_testkit::scenario::{boxed, by_key};
 use redis::Value;
 use testkit_servers::RedisKind;
 use testkit_servers::proxy::Proxy;
+use tokio::time::sleep;
 
+use crate::parts::{allow, url};
 use crate::support::{
     Client, Driven, LEASE, builder, new_name, own, payloads, shared, texts, until,
 };
@@ -39,6 +41,70 @@ async fn a_group_that_is_removed_is_made_again() {
         assert_eq!(payloads(&again), texts([3, 4, 5, 6, 7]), "{kind}");
         source.ack(&again).await;
         assert_eq!(client.left(&name, "g").await, 0);
+    }
+}
+
+/// Opens a source, and removes its group before any entry has come.
+async fn removed_early(source: &mut Driven, client: &Client, name: &str) {
+    source.0.open().await.unwrap();
+    let watch = source.0.watch();
+    // Without a pause, so that it does not take in what is read.
+    while watch.counts().owned == 0 {
+        source.once(0, Duration::ZERO).await;
+    }
+    sleep(Duration::from_millis(200)).await;
+    let _: u64 = client.run(&["XGROUP", "DESTROY", name, "g"]).await;
+    source.0.open().await.unwrap();
+}
+
+/// It is removed while pending entries are on their way to an owner that was opened again, or that
+/// may not look at them.
+#[tokio::test]
+async fn a_group_that_is_removed_before_any_entry_has_come_is_made_again_where_it_was() {
+    for (kind, may_look) in RedisKind::ALL.into_iter().zip([true, false, true]) {
+        let server = shared(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("early"));
+        let user = new_name("user");
+        allow(&client, &user, &[&name]).await;
+        let source = builder(&url(&server, &user), "g").stream(name.clone());
+        let mut source = Driven::open(source.build().unwrap()).await;
+        client.add_all(&name, 0..6).await;
+        let handed = source.receive(6).await;
+        source.ack(&handed[..3]).await;
+        if !may_look {
+            let words = ["ACL", "SETUSER", &user, "-xpending"];
+            client.run::<()>(&words).await;
+        }
+        removed_early(&mut source, &client, &name).await;
+        allow(&client, &user, &[&name]).await;
+        let again = source.receive(3).await;
+        assert_eq!(payloads(&again), texts(3..6), "{kind}");
+        source.0.close().await.unwrap();
+    }
+}
+
+/// What had settled in the stream of before says nothing about a new one.
+#[tokio::test]
+async fn a_stream_that_is_made_again_before_any_entry_has_come_is_read_from_its_start() {
+    for kind in RedisKind::ALL {
+        let server = shared(kind).await;
+        let (client, name) = (Client::to(&server).await, new_name("early"));
+        let source = builder(&server.url(), "g").stream(name.clone());
+        let mut source = Driven::open(source.build().unwrap()).await;
+        client.add_all(&name, 0..3).await;
+        let handed = source.receive(3).await;
+        source.ack(&handed).await;
+        let _: u64 = client.run(&["DEL", &name]).await;
+        for number in ["3", "4", "5"] {
+            // Ids below all earlier ones.
+            let id = format!("1-{number}");
+            let words = ["XADD", &name, &id, "payload", number];
+            let _: String = client.run(&words).await;
+        }
+        removed_early(&mut source, &client, &name).await;
+        let handed = source.receive(3).await;
+        assert_eq!(payloads(&handed), texts(3..6), "{kind}");
+        source.0.close().await.unwrap();
     }
 }
 

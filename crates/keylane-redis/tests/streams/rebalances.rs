@@ -14,6 +14,7 @@ use redis::cmd;
 use testkit_servers::RedisKind;
 use tokio::time::Instant;
 
+use crate::parts::{allow, url};
 use crate::support::{Client, Driven, LEASE, builder, new_name, payloads, shared, texts, until};
 
 const PARTITIONS: u32 = 6;
@@ -189,4 +190,46 @@ async fn nothing_more_comes_of_a_stream_that_is_to_go() {
     let again = source.receive(6).await;
     assert_eq!(payloads(&again), texts(2..8));
     assert!(again.iter().all(|one| one.generation > generation));
+}
+
+/// It has an older state of the stream from an earlier time, and leaves before it has read anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_owner_that_has_left_does_not_set_the_group_back_when_it_comes_again() {
+    for kind in RedisKind::ALL {
+        let server = shared(kind).await;
+        let (client, user) = (Client::to(&server).await, new_name("user"));
+        let name = new_name("again");
+        allow(&client, &user, &[&name]).await;
+        let member = |url: &str| {
+            let source = builder(url, "g").stream(name.clone());
+            Driven(source.build().unwrap())
+        };
+        let (mut first, mut second) = (member(&url(&server, &user)), member(&server.url()));
+        for (member, numbers) in [(&mut first, 0..2), (&mut second, 2..6)] {
+            member.0.open().await.unwrap();
+            client.add_all(&name, numbers.clone()).await;
+            let handed = member.receive(numbers.count()).await;
+            member.ack(&handed).await;
+            member.0.close().await.unwrap();
+        }
+
+        // The right that it needs for its first page.
+        let forbid = ["ACL", "SETUSER", &user, "-xpending"];
+        client.run::<()>(&forbid).await;
+        first.0.open().await.unwrap();
+        let watch = first.0.watch();
+        until("it owns the stream", async || {
+            first.once(0, Duration::from_millis(10)).await;
+            watch.counts().owned == 1
+        })
+        .await;
+        first.0.close().await.unwrap();
+        allow(&client, &user, &[&name]).await;
+
+        first.0.open().await.unwrap();
+        client.add_all(&name, 6..8).await;
+        let handed = first.receive(2).await;
+        assert_eq!(payloads(&handed), texts(6..8), "{kind}");
+        first.0.close().await.unwrap();
+    }
 }

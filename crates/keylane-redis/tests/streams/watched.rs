@@ -9,7 +9,7 @@ use keylane_redis::{StreamPart, StreamWatch};
 use redis::Value;
 use testkit_servers::RedisKind;
 
-use crate::support::{Client, Driven, builder, builder_without_time, new_name, shared, until};
+use crate::support::{Client, Driven, builder, builder_without_time, new_name, own, shared, until};
 
 /// What Redis says of the group of a stream.
 async fn lag_and_pending(client: &Client, stream: &str) -> (Option<u64>, Option<u64>) {
@@ -239,5 +239,52 @@ async fn the_frontier_stays_at_an_entry_that_is_returned() {
         part.frontier.is_some_and(|id| id.to_string() == ids[2])
     })
     .await;
+    source.0.close().await.unwrap();
+}
+
+/// How often a group was asked for, in all streams of a server.
+async fn asked(client: &Client) -> u64 {
+    let stats: String = client.run(&["INFO", "commandstats"]).await;
+    let calls = stats.split_once("cmdstat_xinfo|groups:calls=").unwrap().1;
+    calls.split_once(',').unwrap().0.parse().unwrap()
+}
+
+/// Longer than between two questions.
+const LONG: Duration = Duration::from_secs(6);
+
+#[tokio::test]
+async fn the_lag_is_asked_for_only_while_something_looks() {
+    let server = own(RedisKind::Redis7).await;
+    let client = Client::to(&server).await;
+    let stream = new_name("watched");
+    client.add_all(&stream, 0..3).await;
+    let source = builder(&server.url(), "billing").stream(stream.clone());
+    // A take-over asks for the group too.
+    let source = source.lease(Duration::from_secs(60)).build().unwrap();
+    let watch = source.watch();
+    let mut source = Driven::open(source).await;
+    let mut handed = source.receive(3).await;
+    let before = asked(&client).await;
+    source.receive_for(LONG).await;
+    assert_eq!(asked(&client).await, before, "nothing has looked");
+
+    let shows = async |source: &mut Driven, open| {
+        let what = format!("{open} are open, and the lag is known");
+        until_shown(source, &watch, &stream, &what, |part| {
+            (part.open, part.behind()) == (open, Some(open as u64))
+        })
+        .await
+    };
+    assert_eq!(watch.parts(), []);
+    let part = shows(&mut source, 3).await;
+    source.receive_for(2 * LONG).await;
+    let before = asked(&client).await;
+    client.add_all(&stream, 3..4).await;
+    handed.extend(source.receive(1).await);
+    source.receive_for(LONG).await;
+    assert_eq!(asked(&client).await, before, "nothing looks any more");
+    assert_eq!(watch.parts(), [part]);
+    shows(&mut source, 4).await;
+    source.ack(&handed).await;
     source.0.close().await.unwrap();
 }

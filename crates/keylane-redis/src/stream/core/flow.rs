@@ -34,10 +34,15 @@ struct Ahead {
 }
 
 impl Flow {
-    pub(crate) fn new(most: usize) -> Self {
+    /// `seen`: an entry that the owner before has seen in the stream.
+    pub(crate) fn new(most: usize, seen: Option<Seen>) -> Self {
+        let ahead = Ahead {
+            seen,
+            ..Ahead::default()
+        };
         Self {
             most,
-            ahead: Mutex::default(),
+            ahead: Mutex::new(ahead),
             wake: Notify::new(),
         }
     }
@@ -129,7 +134,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn there_is_room_for_a_number_and_for_bytes() {
-        let flow = Flow::new(1_000);
+        let flow = Flow::new(1_000, None);
         assert_eq!(flow.room().await, 64);
         flow.read(0, (64, 64 * 100), EntryId::new(7, 0), None);
         assert_eq!(flow.room().await, 936);
@@ -142,7 +147,7 @@ mod tests {
 
     #[test]
     fn it_is_not_known_how_far_it_is_read_until_that_has_begun() {
-        let flow = Flow::new(1_000);
+        let flow = Flow::new(1_000, None);
         assert_eq!(flow.ahead(), (0, None));
         flow.read(0, (2, 200), EntryId::new(7, 0), None);
         flow.passed(100);
@@ -158,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_entries_are_read_one_by_one() {
-        let flow = Flow::new(1_000);
+        let flow = Flow::new(1_000, None);
         flow.read(0, (1, 16 << 20), EntryId::default(), None);
         flow.passed(16 << 20);
         assert_eq!(flow.room().await, 1);

@@ -13,4 +13,4 @@ mod flow;
 pub(super) use flow::Flow;
 
 mod resume;
-pub(super) use resume::{Resume, Resumes, Seen};
+pub(super) use resume::{Known, Resume, Resumes, Seen};

@@ -35,13 +35,14 @@ pub(crate) struct Owned<T> {
     has_returned: bool,
     /// The last entry that came in this round.
     came: Option<EntryId>,
-    /// Of a round that goes on, the entry up to which all had settled when it began. Of one that
-    /// has ended, the entry up to which all have settled when none is open.
+    /// Of a round that goes on, an entry up to which all had settled when it began. Of one that has
+    /// ended, the entry up to which all have settled when none is open.
     settled: EntryId,
 }
 
 impl<T> Owned<T> {
-    pub(crate) fn new(generation: Generation) -> Self {
+    /// `settled`: an entry up to which all had settled before.
+    pub(crate) fn new(generation: Generation, settled: EntryId) -> Self {
         Self {
             generation,
             phase: Phase::Live,
@@ -52,7 +53,7 @@ impl<T> Owned<T> {
             lettered: HashSet::new(),
             has_returned: false,
             came: None,
-            settled: EntryId::default(),
+            settled,
         }
     }
 
@@ -142,8 +143,7 @@ impl<T> Owned<T> {
     pub(crate) fn begin(&mut self, generation: Generation) {
         *self = Self {
             round: self.round + 1,
-            settled: self.settled(None),
-            ..Self::new(generation)
+            ..Self::new(generation, self.settled(None))
         };
     }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn owned(numbers: std::ops::Range<u64>) -> Owned<u64> {
-        let mut owned = Owned::new(Generation(1));
+        let mut owned = Owned::new(Generation(1), EntryId::default());
         numbers.for_each(|number| owned.push(id(number), number));
         owned
     }
@@ -264,6 +264,19 @@ mod tests {
         assert_eq!(owned.settled(Some(id(9))), id(9));
         // Others are read, and have not come.
         assert_eq!(owned.settled(None), id(5));
+    }
+
+    #[test]
+    fn what_had_settled_before_is_known_until_an_entry_comes() {
+        let mut owned = Owned::new(Generation(1), id(7));
+        assert_eq!(owned.settled(None), id(7));
+        owned.begin(Generation(2));
+        assert_eq!(owned.settled(None), id(7));
+        owned.push(id(9), 9);
+        assert_eq!(owned.settled(None), id(9).before());
+        // What the server had lost is pending again.
+        owned.push(id(5), 5);
+        assert_eq!(owned.settled(None), id(5).before());
     }
 
     #[test]

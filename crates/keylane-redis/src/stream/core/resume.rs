@@ -14,11 +14,18 @@ pub(crate) struct Resumes(Mutex<HashMap<u32, Resume>>);
 /// The last state of a stream that its owner knew.
 #[derive(Clone, Debug)]
 pub(crate) struct Resume {
-    /// All entries up to this one had settled.
-    pub(crate) settled: EntryId,
+    pub(crate) known: Known,
     /// The token of the owner; then its consumer.
     pub(crate) token: Arc<str>,
     pub(crate) consumer: Arc<str>,
+}
+
+/// What is known of a stream. An owner begins with what the one before it knew, if the stream is
+/// the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// All entries up to this one had settled.
+    pub(crate) settled: EntryId,
     pub(crate) seen: Option<Seen>,
 }
 
@@ -35,41 +42,7 @@ impl Resumes {
         lock(&self.0).get(&stream).cloned()
     }
 
-    pub(crate) fn set(&self, stream: u32, mut resume: Resume) {
-        let mut all = lock(&self.0);
-        // An owner that has read nothing knows no more than the one before it.
-        if resume.settled == EntryId::default()
-            && resume.seen.is_none()
-            && let Some(before) = all.get(&stream)
-        {
-            resume.settled = before.settled;
-            resume.seen = before.seen.clone();
-        }
-        all.insert(stream, resume);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_owner_that_has_read_nothing_leaves_what_is_known() {
-        let resumes = Resumes::default();
-        let resume = |token: &str, settled: u64| Resume {
-            settled: EntryId::new(settled, 0),
-            token: token.into(),
-            consumer: "a".into(),
-            seen: (settled > 0).then(|| Seen {
-                id: EntryId::new(settled, 0),
-                fields: Fields::default(),
-            }),
-        };
-        for (token, settled, known) in [("1", 0, 0), ("2", 7, 7), ("3", 0, 7), ("4", 9, 9)] {
-            resumes.set(3, resume(token, settled));
-            let now = resumes.get(3).expect("it is known");
-            assert_eq!((&*now.token, now.settled), (token, EntryId::new(known, 0)));
-            assert_eq!(now.seen.is_some(), known > 0);
-        }
+    pub(crate) fn set(&self, stream: u32, resume: Resume) {
+        lock(&self.0).insert(stream, resume);
     }
 }

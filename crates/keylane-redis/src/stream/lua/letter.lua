@@ -6,7 +6,7 @@ if stands ~= OURS then
 end
 local id = ARGV[6]
 if #redis.call('XPENDING', stream, group, id, id, 1, consumer) == 0 then
-  -- Someone else has acked it, or has it now.
+  -- It was acked elsewhere, or another consumer has it now.
   return 0
 end
 local ours, letter = {}, {}

@@ -5,8 +5,9 @@ local group, consumer, token, history = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local OURS, TAKEN, CHANGED = 1, -1, -2
 -- What stands in the key of the owner. Each take-over has a consumer of its own.
 local mark = token .. ' ' .. consumer
--- Stands behind it when the owner was told so. It stays so, whatever comes back under the same names.
-local LET_GO, CONSUMER_GONE = ' let go', ' consumer gone'
+-- Stands behind it when the owner was told so, or has left: then its consumer had nothing pending. It stays
+-- so, whatever comes back under the same names.
+local LET_GO, CONSUMER_GONE, LEFT = ' let go', ' consumer gone', ' left'
 
 -- The replication id of the server. It is another one on a replica that was promoted, and after a start.
 -- Without the right to ask there is none.
@@ -21,7 +22,7 @@ local function let_go(how)
 end
 
 -- Whether this take-over was the last one, and stream and group are those that were taken over. What is
--- made again, by whomever, does not have the consumer that was made then.
+-- made again does not have the consumer that was made then.
 local function standing()
   local held = redis.call('GET', owner)
   if held ~= mark then

@@ -28,7 +28,8 @@ local function is_known()
   return true
 end
 
--- Whether someone has removed the consumer of the owner of before, and no other owner was there since.
+-- Whether an operator has removed the consumer of the owner of before, which has not left, and no other
+-- owner was there since.
 local function is_removed()
   if held ~= former then
     return held == former .. CONSUMER_GONE
@@ -36,17 +37,17 @@ local function is_removed()
   return redis.call('XGROUP', 'CREATECONSUMER', stream, group, theirs) == 1
 end
 
-local there, how = group_now(), 0
+local there, known, how = group_now(), is_known(), 0
 if not there then
   if resume ~= '' then
-    start = is_known() and resume or '0'
+    start = known and resume or '0'
   end
   local made = redis.pcall('XGROUP', 'CREATE', stream, group, start, 'MKSTREAM')
   if made.err then
     return redis.error_reply(made.err)
   end
   how = 1
-elseif resume ~= '' and is_known() and is_below(resume, there['last-delivered-id']) and is_removed() then
+elseif known and is_below(resume, there['last-delivered-id']) and is_removed() then
   -- What was pending was removed with it.
   local set = redis.pcall('XGROUP', 'SETID', stream, group, resume)
   if set.err then
@@ -59,4 +60,4 @@ end
 redis.call('XGROUP', 'CREATECONSUMER', stream, group, consumer)
 -- Last of all: a take-over that has failed leaves what the next one has to know.
 redis.call('SET', owner, mark)
-return {1, how, history_now()}
+return {1, how, history_now(), known and 1 or 0}
