@@ -137,8 +137,13 @@ class Refused extends Error {
   }
 }
 
+// An action, and a list of letters, may wait for a store: the service gives it 30 seconds.
+const PATIENCE_MS = 10000;
+const STORE_PATIENCE_MS = 40000;
+
 async function ask(path, body, method) {
-  const request = { cache: "no-store", signal: AbortSignal.timeout(10000) };
+  const patience = /^(act|letter)/.test(path) ? STORE_PATIENCE_MS : PATIENCE_MS;
+  const request = { cache: "no-store", signal: AbortSignal.timeout(patience) };
   if (body !== undefined) {
     request.method = method ?? "POST";
     request.headers = { "content-type": "application/json", "x-keylane-console": "1" };
@@ -153,6 +158,11 @@ async function ask(path, body, method) {
     throw new Refused(response.status, answer);
   }
   return answer;
+}
+
+// What is said of an action that was refused. One without an answer goes on in the service.
+function failure(name, how, error) {
+  return error instanceof Refused ? name + how + error.message : name + ": no answer. It may be done: look again";
 }
 
 function status(className, text) {
@@ -831,7 +841,7 @@ async function actOnLetters(action, which, said) {
   } catch (error) {
     said.className = "acted bad";
     // Some letters may be done.
-    write(said, name + " failed: " + error.message);
+    write(said, failure(name, " failed: ", error));
   }
 }
 
@@ -1248,7 +1258,7 @@ async function act(action) {
     put(acted, ACTIONS[action][0] + " is done" + purged + ".");
   } catch (error) {
     acted.className = "acted bad";
-    write(acted, ACTIONS[action][0] + " did nothing: " + error.message);
+    write(acted, failure(ACTIONS[action][0], " did nothing: ", error));
   }
   later(look, 0);
 }

@@ -116,7 +116,7 @@ fn from_this_machine(asked: Asked<'_>) -> Result<(), Foreign> {
 
 /// Whether a proxy asks, as far as that is seen. Proxies ask in HTTP/1.0, as nginx does unless it
 /// is told otherwise or is new; browsers and today's clients do not.
-fn is_forwarded(asked: Asked<'_>) -> bool {
+pub(crate) fn is_forwarded(asked: Asked<'_>) -> bool {
     let mut names = asked.headers.keys().map(HeaderName::as_str);
     asked.version < Version::HTTP_11
         || names.any(|name| name.starts_with(FORWARDED) || PROXY.contains(&name))

@@ -23,6 +23,7 @@ use crate::leaders::{Leader, LeaderRow, Watching};
 use crate::letters::{LetterStore, Shelf};
 use crate::parts::{Parts, SourcePart};
 use crate::rows::ms;
+use crate::seldom::Seldom;
 use crate::sessions::Sessions;
 use crate::state::{Shown, State};
 use crate::summary::{SourceSummary, Summary};
@@ -240,7 +241,9 @@ impl Builder {
 
     /// Allows these actions, to those who have posted the [`token`](Self::token). Each one, done or
     /// refused, is in the log as a warning, target `keylane_console`, with the action, the
-    /// dispatcher, the key, the session and the peer.
+    /// dispatcher, the key, the session and the peer, also if the client does not wait for the
+    /// answer. Of requests that are refused before the action is read, such as those of a foreign
+    /// page, each reason has a line in ten seconds.
     pub fn allow(mut self, actions: impl IntoIterator<Item = Action>) -> Self {
         self.allowed.extend(actions);
         self
@@ -291,12 +294,14 @@ impl Builder {
             overview: overview(&life, &closed, seen),
             shelves,
             fronts,
+            cookie: format!("keylane_console_{life}"),
             life,
             rules: Rules { hosts: self.hosts },
             sessions: self.token.map(Sessions::new),
             allowed: self.allowed,
             intakes,
             closed,
+            refused: Seldom::default(),
         };
         Ok(Console {
             state: Arc::new(state),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::Method;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -38,6 +39,9 @@ const HEADERS: [(HeaderName, &str); 7] = [
 /// The page and its files, which hold no data.
 const PAGE: [&str; 4] = ["/", "/app.css", "/app.js", "/icon.svg"];
 
+/// The actions: one that is refused here is in the log, too.
+const ACTIONS: [&str; 3] = ["/act", "/letters/act", "/letters/stop"];
+
 pub(crate) async fn guard(
     State(state): State<Arc<state::State>>,
     mut request: Request,
@@ -48,7 +52,10 @@ pub(crate) async fn guard(
             request.extensions_mut().insert(who);
             next.run(request).await
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            log(&state, &request, &refusal);
+            refusal.into_response()
+        }
     };
     for (name, value) in HEADERS {
         response
@@ -61,8 +68,7 @@ pub(crate) async fn guard(
 fn check(state: &state::State, request: &Request) -> Result<Who, Refusal> {
     let path = request.uri().path();
     let is_page = PAGE.contains(&path);
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-    let peer = peer.map(|ConnectInfo(peer)| *peer);
+    let peer = peer(request);
     let asked = Asked {
         method: request.method(),
         uri: request.uri(),
@@ -77,4 +83,20 @@ fn check(state: &state::State, request: &Request) -> Result<Who, Refusal> {
         session => session?,
     };
     Ok(Who { session, peer })
+}
+
+fn peer(request: &Request) -> Option<SocketAddr> {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    peer.map(|ConnectInfo(peer)| *peer)
+}
+
+fn log(state: &state::State, request: &Request, refusal: &Refusal) {
+    let path = request.uri().path();
+    if request.method() == Method::POST && ACTIONS.contains(&path) {
+        let who = Who {
+            session: state.session(request.headers()).unwrap_or_default(),
+            peer: peer(request),
+        };
+        state.log_unread(path, who, refusal);
+    }
 }

@@ -1,11 +1,14 @@
 //! The routes of dead letters.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{Extension, Query, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::acting::done_and_logged;
 use crate::action::Action;
 use crate::letters::{LetterRow, Page, Unfit, What, Which};
 use crate::refusal::Refusal;
@@ -66,20 +69,21 @@ pub(crate) async fn act_on_letters(
     Extension(who): Extension<Who>,
     act: Result<Json<Act>, JsonRejection>,
 ) -> Result<Json<Value>, Refusal> {
-    let Json(act) = act.map_err(|error| Refusal::BadRequest(error.body_text()))?;
-    let acted = async {
-        if !state.allowed.contains(&act.action) {
-            return Err(Refusal::NotAllowed);
-        }
-        let shelf = state.shelf(&act.name)?;
-        shelf
-            .act(what(act.action)?, which(&act)?, who)
-            .await
-            .map_err(refusal)
-    };
-    let acted = acted.await;
-    log(who, &act, acted.as_ref());
-    Ok(Json(json!({ "letters": acted? })))
+    let Json(act) = act.map_err(|error| state.unread("/letters/act", who, &error))?;
+    let act = Arc::new(act);
+    let logged = Arc::clone(&act);
+    let acted = done_and_logged(
+        async move {
+            if !state.allowed.contains(&act.action) {
+                return Err(Refusal::NotAllowed);
+            }
+            let shelf = state.shelf(&act.name)?;
+            let acted = shelf.act(what(act.action)?, which(&act)?, who).await;
+            acted.map_err(refusal)
+        },
+        move |acted| log(who, &logged, acted),
+    );
+    Ok(Json(json!({ "letters": acted.await? })))
 }
 
 /// A user who may act may also stop a job: what is done stays.
@@ -88,11 +92,12 @@ pub(crate) async fn stop_job(
     Extension(who): Extension<Who>,
     one: Result<Json<Stopped>, JsonRejection>,
 ) -> Result<Json<Value>, Refusal> {
-    let Json(one) = one.map_err(|error| Refusal::BadRequest(error.body_text()))?;
+    let Json(one) = one.map_err(|error| state.unread("/letters/stop", who, &error))?;
     let stopped = stop(&state, &one.name);
     tracing::warn!(
         target: "keylane_console",
-        letters = %one.name,
+        // As a literal: it must not make a line of its own.
+        letters = ?cut(&one.name),
         session = who.session,
         peer = who.peer(),
         result = stopped.as_ref().map_or_else(Refusal::name, |()| "done"),
@@ -150,8 +155,8 @@ fn log(who: Who, act: &Act, acted: Result<&Option<u64>, &Refusal>) {
     tracing::warn!(
         target: "keylane_console",
         action = ?act.action,
-        letters = %act.name,
         // As literals: they must not make a line of their own.
+        letters = ?cut(&act.name),
         ids = ?cut(&ids.join(" ")),
         filter = ?act.filter.as_deref().map(cut),
         session = who.session,

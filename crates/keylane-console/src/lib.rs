@@ -45,11 +45,15 @@ mod access;
 
 mod sessions;
 
+mod seldom;
+
 mod refusal;
 
 mod state;
 
 mod guard;
+
+mod acting;
 
 mod assets;
 

@@ -14,8 +14,10 @@ use axum::{Json, Router, middleware};
 use futures::stream;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 
-use crate::access::{Asked, host, is_this_machine};
+use crate::access::{Asked, host, is_forwarded, is_this_machine};
+use crate::acting::done_and_logged;
 use crate::action::Action;
 use crate::assets;
 use crate::detail::Detail;
@@ -24,12 +26,17 @@ use crate::guard::guard;
 use crate::letter_routes::{act_on_letters, letter, letters, stop_job};
 use crate::refusal::Refusal;
 use crate::rows::{Row, cut};
-use crate::state::{COOKIE, OpenSession, Shared, cookie};
-use crate::target::{Acted, NotActed};
+use crate::sessions::{Asker, NoSession};
+use crate::state::{OpenSession, Shared};
+use crate::target::{Acted, NotActed, Target};
 use crate::who::Who;
 
-/// Most bytes of a body: a key to search for.
+/// Most bytes of a body: the text of a message that replaces another one.
 const MOST_BYTES: usize = 256 << 10;
+
+/// Most bytes of the text of a key that is searched for. The key is remembered by its id, also if
+/// it has no messages: whoever may look could fill the memory with long ones.
+const MOST_KEY: usize = 16 << 10;
 
 /// A comment goes to a viewer in such a pause, so that a connection that is gone is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -155,6 +162,9 @@ async fn find(
 ) -> Result<Json<Row>, Refusal> {
     let Json(find) = find.map_err(|error| Refusal::BadRequest(error.body_text()))?;
     let shown = state.shown(&find.dispatcher)?;
+    if find.key.len() > MOST_KEY {
+        return Err(Refusal::KeyTooLong);
+    }
     shown.target.find(&find.key).map(Json).ok_or(Refusal::NoKey)
 }
 
@@ -173,21 +183,34 @@ async fn act(
     Extension(who): Extension<Who>,
     act: Result<Json<Act>, JsonRejection>,
 ) -> Result<Json<Value>, Refusal> {
-    let Json(act) = act.map_err(|error| Refusal::BadRequest(error.body_text()))?;
-    let shown = state.shown(&act.dispatcher)?;
-    let target = Arc::clone(&shown.target);
+    let Json(act) = act.map_err(|error| state.unread("/act", who, &error))?;
+    let act = Arc::new(act);
+    let target = state.shown(&act.dispatcher);
+    let target = target.map(|shown| Arc::clone(&shown.target));
     // Before anything is done that could panic: the log must have it.
-    let key = target.key(&act.id).unwrap_or_default();
+    let key = target.as_ref().ok().and_then(|target| target.key(&act.id));
+    let key = key.unwrap_or_default();
+    let logged = Arc::clone(&act);
+    let acted = done_and_logged(
+        async move { act_on_lane(&state, target?, &act).await },
+        move |acted| log(who, &logged, &key, acted),
+    );
+    Ok(Json(json!({ "purged": acted.await?.purged })))
+}
+
+async fn act_on_lane(
+    state: &Shared,
+    target: Arc<dyn Target>,
+    act: &Arc<Act>,
+) -> Result<Acted, Refusal> {
     if !state.allowed.contains(&act.action) {
-        log(who, &act, &key, Err(&Refusal::NotAllowed));
         return Err(Refusal::NotAllowed);
     }
-    let (id, action, message) = (act.id.clone(), act.action, act.message.clone());
+    let act = Arc::clone(act);
     // A purge drops messages of the user's type, as many as there are.
-    let acted = tokio::task::spawn_blocking(move || target.act(&id, action, &message)).await;
-    let acted = acted.unwrap_or(Err(NotActed::Panicked)).map_err(refused);
-    log(who, &act, &key, acted.as_ref());
-    Ok(Json(json!({ "purged": acted?.purged })))
+    let acting = spawn_blocking(move || target.act(&act.id, act.action, &act.message));
+    let acted = acting.await.unwrap_or(Err(NotActed::Panicked));
+    acted.map_err(refused)
 }
 
 /// What is answered.
@@ -207,8 +230,8 @@ fn log(who: Who, act: &Act, key: &str, acted: Result<&Acted, &Refusal>) {
     tracing::warn!(
         target: "keylane_console",
         action = ?act.action,
-        dispatcher = %act.dispatcher,
-        // As a literal: a key must not make a line of its own.
+        // As literals: they must not make a line of their own.
+        dispatcher = ?cut(&act.dispatcher),
         key = ?cut(key),
         session = who.session,
         peer = who.peer(),
@@ -227,38 +250,51 @@ struct Token {
 
 async fn sign_in(
     State(state): State<Shared>,
+    Extension(who): Extension<Who>,
     OriginalUri(original): OriginalUri,
     request: Request,
 ) -> Result<Response, Refusal> {
     let sessions = state.sessions.as_ref().ok_or(Refusal::NoSuchPage)?;
-    let is_local = host(Asked {
+    let asked = Asked {
         method: request.method(),
         uri: request.uri(),
         version: request.version(),
         headers: request.headers(),
-        peer: None,
+        peer: who.peer,
         is_page: false,
-    });
-    let is_local = is_local.is_some_and(|host| is_this_machine(&host));
-    let who = request.extensions().get::<Who>().copied();
+    };
+    let is_local = host(asked).is_some_and(|host| is_this_machine(&host));
+    let asker = Asker::of(who.peer.map(|peer| peer.ip()), is_forwarded(asked));
     let token = <Json<Token> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
     let Json(token) = token.map_err(|error| Refusal::BadRequest(error.body_text()))?;
-    let opened = sessions.open(&token.token);
-    let peer = who.map_or_else(|| "unknown".to_owned(), Who::peer);
-    match &opened {
-        Ok((session, _)) => {
-            tracing::info!(target: "keylane_console", session, peer, "a session has begun");
-        }
-        Err(why) => tracing::warn!(target: "keylane_console", ?why, peer, "no session was opened"),
-    }
+    let opened = sessions.open(&token.token, asker);
+    log_session(&state, who, opened.as_ref());
     let (_, secret) = opened.map_err(Refusal::NoSession)?;
     // Other machines are reached over TLS; a browser sends this cookie nowhere else.
     let secure = if is_local { "" } else { "; Secure" };
     let cookie = format!(
-        "{COOKIE}={secret}; Path={}; Max-Age=43200; HttpOnly; SameSite=Strict{secure}",
+        "{}={secret}; Path={}; Max-Age=43200; HttpOnly; SameSite=Strict{secure}",
+        state.cookie,
         mount(original.path())
     );
     Ok(([(header::SET_COOKIE, cookie)], StatusCode::NO_CONTENT).into_response())
+}
+
+/// Each session is in the log. Those who have no token could have lines written, so they are few.
+fn log_session(state: &Shared, who: Who, opened: Result<&(u64, String), &NoSession>) {
+    let peer = who.peer();
+    match opened {
+        Ok((session, _)) => {
+            tracing::info!(target: "keylane_console", session, peer, "a session has begun");
+        }
+        Err(why) => {
+            if let Some(suppressed) = state.refused.admit(Refusal::NoSession(*why).name()) {
+                tracing::warn!(
+                    target: "keylane_console", ?why, peer, suppressed, "no session was opened"
+                );
+            }
+        }
+    }
 }
 
 /// Where the console is nested, from the path of `session`.
@@ -276,7 +312,7 @@ async fn sign_out(
     Extension(who): Extension<Who>,
     headers: HeaderMap,
 ) -> StatusCode {
-    if let (Some(sessions), Some(secret)) = (&state.sessions, cookie(&headers)) {
+    if let (Some(sessions), Some(secret)) = (&state.sessions, state.secret(&headers)) {
         sessions.close(secret);
         let (session, peer) = (who.session, who.peer());
         tracing::info!(target: "keylane_console", session, peer, "a session was signed out");

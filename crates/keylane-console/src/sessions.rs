@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,9 +12,73 @@ use tokio::time::Instant;
 const LASTS: Duration = Duration::from_secs(12 * 60 * 60);
 const MOST: usize = 64;
 
-/// So many wrong tokens in a minute, and no more tokens are looked at until it is over.
-const MOST_WRONG: u32 = 10;
+/// Wrong tokens are counted for so long.
 const MINUTE: Duration = Duration::from_secs(60);
+
+/// After so many wrong tokens of one address, no more tokens of it are looked at until the minute
+/// is over.
+const MOST_OF_ONE: u32 = 10;
+
+/// The same for all whose address says nothing: many at once, because one of them must not lock the
+/// others out. A token has at least 16 bytes, so this many guesses a minute come no nearer.
+const MOST_SHARED: u32 = 1_000;
+
+/// Most addresses that are counted for themselves. Later ones count as shared: a client with very
+/// many addresses must not fill the memory.
+const MOST_ADDRESSES: usize = 1_024;
+
+/// Whose wrong tokens are counted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Asker {
+    /// One client.
+    Address(IpAddr),
+    /// This machine, with all its users and forwarded ports; a proxy, with all whom it serves; and
+    /// those whose address is not known.
+    Shared,
+}
+
+impl Asker {
+    /// By the peer of a request, and whether a proxy has forwarded it. A header in which a proxy
+    /// names its client is not believed: a client can write it, too.
+    pub(crate) fn of(peer: Option<IpAddr>, is_forwarded: bool) -> Self {
+        match peer.map(|peer| peer.to_canonical()) {
+            Some(peer) if !is_forwarded && !peer.is_loopback() => Self::Address(network(peer)),
+            _ => Self::Shared,
+        }
+    }
+}
+
+/// A client of IPv6 has at least the addresses of a network of 64 bits.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer {
+        IpAddr::V4(_) => peer,
+        IpAddr::V6(peer) => IpAddr::V6((peer.to_bits() >> 64 << 64).into()),
+    }
+}
+
+/// The wrong tokens of the last minute.
+#[derive(Default)]
+struct Wrong {
+    since: Option<Instant>,
+    counts: HashMap<Asker, u32>,
+}
+
+impl Wrong {
+    /// The count of one who asks, if it may try one more.
+    fn count(&mut self, asker: Asker, now: Instant) -> Option<&mut u32> {
+        if self.since.is_none_or(|since| now - since >= MINUTE) {
+            self.counts.clear();
+            self.since = Some(now);
+        }
+        let is_counted = self.counts.len() < MOST_ADDRESSES || self.counts.contains_key(&asker);
+        let (asker, most) = match asker {
+            Asker::Address(_) if is_counted => (asker, MOST_OF_ONE),
+            _ => (Asker::Shared, MOST_SHARED),
+        };
+        let count = self.counts.entry(asker).or_default();
+        (*count < most).then_some(count)
+    }
+}
 
 /// The sessions of one token.
 pub(crate) struct Sessions {
@@ -23,11 +88,19 @@ pub(crate) struct Sessions {
 
 #[derive(Default)]
 struct Open {
-    /// By their secrets: number and start.
-    sessions: HashMap<String, (u64, Instant)>,
+    /// By their secrets.
+    sessions: HashMap<String, Session>,
     opened: u64,
-    wrong: u32,
-    wrong_since: Option<Instant>,
+    /// How often a session was asked for.
+    uses: u64,
+    wrong: Wrong,
+}
+
+struct Session {
+    number: u64,
+    began: Instant,
+    /// The number of its last use.
+    used: u64,
 }
 
 /// Why no session was opened.
@@ -52,38 +125,27 @@ impl Sessions {
     /// # Errors
     ///
     /// [`NoSession`] says why not.
-    pub(crate) fn open(&self, token: &str) -> Result<(u64, String), NoSession> {
+    pub(crate) fn open(&self, token: &str, asker: Asker) -> Result<(u64, String), NoSession> {
         let now = Instant::now();
         let mut open = self.lock();
-        if open.wrong_since.is_none_or(|since| now - since >= MINUTE) {
-            (open.wrong, open.wrong_since) = (0, Some(now));
-        }
-        if open.wrong >= MOST_WRONG {
-            return Err(NoSession::TooManyWrong);
-        }
+        let count = open.wrong.count(asker, now);
+        let count = count.ok_or(NoSession::TooManyWrong)?;
         if !same(token.as_bytes(), self.token.as_bytes()) {
-            open.wrong += 1;
+            *count += 1;
             return Err(NoSession::WrongToken);
         }
         let secret = secret().ok_or(NoSession::NoSecret)?;
-        open.sessions.retain(|_, (_, began)| now - *began < LASTS);
-        if open.sessions.len() >= MOST {
-            let oldest = open.sessions.iter().min_by_key(|(_, (number, _))| *number);
-            if let Some(oldest) = oldest.map(|(secret, _)| secret.clone()) {
-                open.sessions.remove(&oldest);
-            }
-        }
-        open.opened += 1;
-        let number = open.opened;
-        open.sessions.insert(secret.clone(), (number, now));
-        Ok((number, secret))
+        Ok((open.begin(secret.clone(), now), secret))
     }
 
-    /// The number of an open session.
+    /// The number of an open session, which is used now.
     pub(crate) fn number(&self, secret: &str) -> Option<u64> {
-        let open = self.lock();
-        let (number, began) = open.sessions.get(secret)?;
-        (began.elapsed() < LASTS).then_some(*number)
+        let mut open = self.lock();
+        open.uses += 1;
+        let used = open.uses;
+        let session = open.sessions.get_mut(secret)?;
+        session.used = used;
+        (session.began.elapsed() < LASTS).then_some(session.number)
     }
 
     pub(crate) fn close(&self, secret: &str) {
@@ -92,6 +154,28 @@ impl Sessions {
 
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Begins a session, and returns its number. The one that was used longest ago makes room.
+    fn begin(&mut self, secret: String, now: Instant) -> u64 {
+        self.sessions.retain(|_, it| now - it.began < LASTS);
+        if self.sessions.len() >= MOST {
+            let idle = self.sessions.iter().min_by_key(|(_, it)| it.used);
+            if let Some(idle) = idle.map(|(secret, _)| secret.clone()) {
+                self.sessions.remove(&idle);
+            }
+        }
+        self.opened += 1;
+        self.uses += 1;
+        let session = Session {
+            number: self.opened,
+            began: now,
+            used: self.uses,
+        };
+        self.sessions.insert(secret, session);
+        self.opened
     }
 }
 
@@ -122,40 +206,81 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_token_opens_a_session_that_ends() {
         let sessions = Sessions::new(TOKEN.to_owned());
-        let (number, secret) = sessions.open(TOKEN).unwrap();
-        let (other, _) = sessions.open(TOKEN).unwrap();
+        let (number, secret) = sessions.open(TOKEN, Asker::Shared).unwrap();
+        let (other, _) = sessions.open(TOKEN, Asker::Shared).unwrap();
         assert_eq!((number, other, secret.len()), (1, 2, 64));
         assert_eq!(sessions.number(&secret), Some(1));
         assert_eq!(sessions.number(TOKEN), None);
         assert_eq!(sessions.number(""), None);
         tokio::time::advance(LASTS).await;
         assert_eq!(sessions.number(&secret), None);
-        let (_, secret) = sessions.open(TOKEN).unwrap();
+        let (_, secret) = sessions.open(TOKEN, Asker::Shared).unwrap();
         sessions.close(&secret);
         assert_eq!(sessions.number(&secret), None);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn wrong_tokens_are_few() {
-        let sessions = Sessions::new(TOKEN.to_owned());
-        for n in 0..MOST_WRONG {
-            let wrong = ["", "correct horse batter", "correct horse batterY"][n as usize % 3];
-            assert_eq!(sessions.open(wrong), Err(NoSession::WrongToken));
-        }
-        assert_eq!(sessions.open(TOKEN), Err(NoSession::TooManyWrong));
-        tokio::time::advance(MINUTE).await;
-        assert!(sessions.open(TOKEN).is_ok());
+    fn from(peer: &str) -> Asker {
+        Asker::of(Some(peer.parse().unwrap()), false)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_session_makes_room() {
+    async fn wrong_tokens_of_one_address_are_few_and_lock_no_other_out() {
         let sessions = Sessions::new(TOKEN.to_owned());
-        let first = sessions.open(TOKEN).unwrap().1;
-        let second = sessions.open(TOKEN).unwrap().1;
-        for _ in 2..=MOST {
-            sessions.open(TOKEN).unwrap();
+        let (attacker, operator) = (from("192.0.2.7"), from("192.0.2.8"));
+        for n in 0..MOST_OF_ONE {
+            let wrong = ["", "correct horse batter", "correct horse batterY"][n as usize % 3];
+            assert_eq!(sessions.open(wrong, attacker), Err(NoSession::WrongToken));
         }
-        assert_eq!(sessions.number(&first), None);
-        assert_eq!(sessions.number(&second), Some(2));
+        for token in [TOKEN, "wrong"] {
+            assert_eq!(sessions.open(token, attacker), Err(NoSession::TooManyWrong));
+        }
+        assert!(sessions.open(TOKEN, operator).is_ok());
+        assert!(sessions.open(TOKEN, Asker::Shared).is_ok());
+        tokio::time::advance(MINUTE).await;
+        assert!(sessions.open(TOKEN, attacker).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_tokens_of_all_others_are_many_and_bounded() {
+        let sessions = Sessions::new(TOKEN.to_owned());
+        // Each address that finds room has its own count.
+        let address = |n: usize| from(&format!("10.0.{}.{}", n / 256, n % 256));
+        let wrong = |asker| sessions.open("wrong", asker) == Err(NoSession::WrongToken);
+        assert!((0..MOST_ADDRESSES).all(|n| wrong(address(n))));
+        let looked_at = (0..2_000).filter(|n| wrong(address(MOST_ADDRESSES + n)));
+        assert_eq!(looked_at.count(), MOST_SHARED as usize);
+        let open = |asker| sessions.open(TOKEN, asker).map(|(number, _)| number);
+        assert_eq!(open(Asker::Shared), Err(NoSession::TooManyWrong));
+        assert_eq!(open(address(3)), Ok(1));
+        tokio::time::advance(MINUTE).await;
+        assert_eq!(open(Asker::Shared), Ok(2));
+    }
+
+    #[test]
+    fn an_address_is_counted_for_itself_if_it_is_that_of_one_client() {
+        assert_eq!(from("192.0.2.7"), from("::ffff:192.0.2.7"));
+        assert_eq!(from("2001:db8::1"), from("2001:db8::ffff:1"));
+        assert_ne!(from("2001:db8::1"), from("2001:db8:0:1::1"));
+        assert_eq!(from("127.0.0.1"), Asker::Shared);
+        assert_eq!(from("::1"), Asker::Shared);
+        assert_eq!(Asker::of(None, false), Asker::Shared);
+        let proxy = Some([192, 0, 2, 7].into());
+        assert_eq!(Asker::of(proxy, true), Asker::Shared);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_session_that_was_used_longest_ago_makes_room() {
+        let sessions = Sessions::new(TOKEN.to_owned());
+        let open = || sessions.open(TOKEN, Asker::Shared).unwrap().1;
+        let (first, second, third) = (open(), open(), open());
+        for _ in 4..=MOST {
+            open();
+        }
+        // The oldest one is that of a viewer.
+        assert_eq!(sessions.number(&first), Some(1));
+        open();
+        assert_eq!(sessions.number(&second), None);
+        assert_eq!(sessions.number(&first), Some(1));
+        assert_eq!(sessions.number(&third), Some(3));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::extract::rejection::JsonRejection;
 use axum::http::HeaderMap;
 use axum::http::header;
 use tokio_util::sync::CancellationToken;
@@ -12,11 +13,11 @@ use crate::feed::Feed;
 use crate::fronts::Fronts;
 use crate::letters::Shelf;
 use crate::refusal::Refusal;
+use crate::rows::cut;
+use crate::seldom::Seldom;
 use crate::sessions::Sessions;
 use crate::target::Target;
-
-/// The cookie of a session.
-pub(crate) const COOKIE: &str = "keylane_console";
+use crate::who::Who;
 
 /// Most viewers of all feeds together.
 const MOST_VIEWERS: usize = 256;
@@ -32,6 +33,9 @@ pub(crate) struct Shown {
 
 pub(crate) struct State {
     pub(crate) life: String,
+    /// The name of the cookie of a session. It has the name of the process in it, because a
+    /// browser sends a cookie to all ports of a host: other consoles there have cookies too.
+    pub(crate) cookie: String,
     pub(crate) rules: Rules,
     pub(crate) sessions: Option<Sessions>,
     pub(crate) allowed: Vec<Action>,
@@ -41,6 +45,8 @@ pub(crate) struct State {
     pub(crate) fronts: Arc<Fronts>,
     pub(crate) overview: Feed,
     pub(crate) closed: CancellationToken,
+    /// Lines about those who have not shown that they may ask.
+    pub(crate) refused: Seldom,
 }
 
 impl State {
@@ -54,6 +60,31 @@ impl State {
         let mut shelves = self.shelves.iter();
         let shelf = shelves.find(|shelf| shelf.name == name);
         shelf.ok_or(Refusal::NoSuchLetters)
+    }
+
+    /// Logs an action that cannot be read, and returns its refusal.
+    pub(crate) fn unread(&self, path: &str, who: Who, error: &JsonRejection) -> Refusal {
+        let refusal = Refusal::BadRequest(error.body_text());
+        self.log_unread(path, who, &refusal);
+        refusal
+    }
+
+    /// Logs an action that is refused before it is read, or because it cannot be read. Each client
+    /// that reaches the port can have such lines written, so they are few.
+    pub(crate) fn log_unread(&self, path: &str, who: Who, refusal: &Refusal) {
+        if let Some(suppressed) = self.refused.admit(refusal.name()) {
+            tracing::warn!(
+                target: "keylane_console",
+                path,
+                session = who.session,
+                peer = who.peer(),
+                result = refusal.name(),
+                // From the client: as a literal, so that it makes no line of its own.
+                why = refusal.why().map(cut).map(tracing::field::debug),
+                suppressed,
+                "an action is refused unread"
+            );
+        }
     }
 
     /// # Errors
@@ -78,8 +109,17 @@ impl State {
         let Some(sessions) = &self.sessions else {
             return Ok(0);
         };
-        let number = cookie(headers).and_then(|secret| sessions.number(secret));
+        let number = self.secret(headers);
+        let number = number.and_then(|secret| sessions.number(secret));
         number.ok_or(Refusal::SignIn)
+    }
+
+    /// The secret of the session that a request names.
+    pub(crate) fn secret<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let cookies = headers.get_all(header::COOKIE).iter();
+        let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
+        let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
+        pairs.find_map(|pair| pair.trim().strip_prefix(&*self.cookie)?.strip_prefix('='))
     }
 }
 
@@ -93,7 +133,7 @@ impl OpenSession {
     pub(crate) fn of(state: &Shared, headers: &HeaderMap) -> Self {
         Self {
             state: Arc::clone(state),
-            secret: cookie(headers).map(str::to_owned),
+            secret: state.secret(headers).map(str::to_owned),
         }
     }
 
@@ -104,12 +144,4 @@ impl OpenSession {
         let secret = self.secret.as_deref();
         secret.is_some_and(|secret| sessions.number(secret).is_some())
     }
-}
-
-/// The secret of the session that a request names.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(header::COOKIE).iter();
-    let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
-    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
-    pairs.find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }

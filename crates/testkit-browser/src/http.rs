@@ -55,6 +55,15 @@ impl Request {
     ///
     /// If there is no connection, or no whole answer within a minute.
     pub fn send(self, address: SocketAddr) -> Answer {
+        Answer::read(&mut BufReader::new(self.open(address)))
+    }
+
+    /// Sends it, and returns the connection without waiting for the answer.
+    ///
+    /// # Panics
+    ///
+    /// If there is no connection.
+    pub fn open(self, address: SocketAddr) -> TcpStream {
         let host = self.host.unwrap_or_else(|| address.to_string());
         let head = format!(
             "{}host: {host}\r\ncontent-length: {}\r\n\r\n",
@@ -68,7 +77,7 @@ impl Request {
         stream.write_all(head.as_bytes()).expect("it reads");
         // A body that is too large may be refused before it is read.
         let _ = stream.write_all(&self.body);
-        Answer::read(&mut BufReader::new(stream))
+        stream
     }
 }
 

@@ -25,6 +25,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long an answer may take. A console gives a store of letters 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(40);
 
+/// How long the end of a session may take.
+const SIGN_OUT: Duration = Duration::from_secs(2);
+
 /// Most bytes of an answer.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -112,6 +115,20 @@ impl Console {
         Ok(())
     }
 
+    /// Ends the session, if there is one. A console keeps few of them: one that stays would make
+    /// that of another operator end. The program has its result already, so an error is nothing.
+    pub(crate) async fn sign_out(&self) {
+        if self.cookie().is_some() {
+            let ending = self.send(Method::DELETE, "session", &[], None);
+            let _ = timeout(SIGN_OUT, ending).await;
+        }
+    }
+
+    fn cookie(&self) -> Option<String> {
+        let cookie = self.cookie.lock();
+        cookie.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn send(
         &self,
         method: Method,
@@ -126,9 +143,7 @@ impl Console {
             .header(HOST, authority)
             .header(ORIGIN, self.address.origin())
             .header("x-keylane-console", "1");
-        let cookie = self.cookie.lock();
-        let cookie = cookie.unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(cookie) = cookie {
+        if let Some(cookie) = self.cookie() {
             request = request.header(COOKIE, cookie);
         }
         for (name, value) in headers {

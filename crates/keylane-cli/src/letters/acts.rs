@@ -1,7 +1,10 @@
 //! Redrives and purges letters through a console.
 
+use std::slice::Chunks;
+
 use serde_json::json;
 
+use super::interrupt::{Interrupt, Step};
 use super::shelf::{Shelf, Wanted};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -37,38 +40,57 @@ pub(super) async fn act(
         Wanted::These(ids) => (ids, 1),
         wanted => (find(shelf, &wanted).await?, STEP),
     };
-    let (mut done, mut missing) = (0, None);
-    let mut acted = Ok(());
-    for ids in ids.chunks(step) {
-        match shelf.act(what.action, ids).await {
-            Ok(count) => {
-                done += count;
-                if count < ids.len() as u64 {
-                    missing = missing.or(ids.first());
-                }
-            }
-            Err(error) => {
-                acted = Err(error);
-                break;
-            }
-        }
-    }
+    let mut done = Done::default();
+    let acted = act_in_steps(shelf, what, ids.chunks(step), &mut done).await;
     // What is done stays done.
-    if acted.is_ok() || done > 0 {
-        let count = ids.len();
+    if acted.is_ok() || done.count > 0 {
+        let (done, count) = (done.count, ids.len());
         out.done(
             &format!("{done} of {count} {}", what.done),
             json!({ what.done: done, "wanted": count }),
         )?;
     }
     acted?;
-    match missing {
+    match done.missing {
         None => Ok(()),
         Some(id) if step == 1 => Err(Failure::Other(format!("{id} is not a dead letter"))),
         Some(_) => Err(Failure::Other(
             "the others were redriven or purged meanwhile: list the letters again".to_owned(),
         )),
     }
+}
+
+/// What the steps have done.
+#[derive(Default)]
+struct Done<'a> {
+    count: u64,
+    /// The first letter of a step of which some were none.
+    missing: Option<&'a String>,
+}
+
+/// Ctrl-C stops between two steps.
+async fn act_in_steps<'a>(
+    shelf: &Shelf<'_>,
+    what: What,
+    steps: Chunks<'a, String>,
+    done: &mut Done<'a>,
+) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new();
+    let stopped = |why: &str| Failure::Other(format!("stopped by Ctrl-C: {why}"));
+    for ids in steps {
+        if interrupt.is_heard() {
+            return Err(stopped("what is done stays done"));
+        }
+        let Step::Done(acted) = interrupt.finish(shelf.act(what.action, ids)).await else {
+            return Err(stopped("the last step may be done, list the letters again"));
+        };
+        let count = acted?;
+        done.count += count;
+        if count < ids.len() as u64 {
+            done.missing = done.missing.or(ids.first());
+        }
+    }
+    Ok(())
 }
 
 /// The ids of all letters that are wanted.

@@ -2,6 +2,8 @@
 
 mod acts;
 
+mod interrupt;
+
 mod row;
 
 mod shelf;
@@ -32,19 +34,30 @@ pub(crate) async fn run(args: LettersArgs) -> Result<(), Failure> {
         .await;
     };
     let console = Console::open(address, &args.access)?;
-    let shelf = Shelf::open(&console, args.letters).await?;
     let mut out = Output::new(&args.form);
+    let done = in_console(&console, args.letters, command, &mut out).await;
+    console.sign_out().await;
+    done
+}
+
+async fn in_console(
+    console: &Console,
+    name: Option<String>,
+    command: LettersCommand,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let shelf = Shelf::open(console, name).await?;
     match command {
         LettersCommand::List { key, after, limit } => {
-            list(&shelf, Wanted::all_or_of(key)?, after, limit, &mut out).await
+            list(&shelf, Wanted::all_or_of(key)?, after, limit, out).await
         }
-        LettersCommand::Show { id } => show(&shelf, &id, &mut out).await,
+        LettersCommand::Show { id } => show(&shelf, &id, out).await,
         LettersCommand::Redrive { ids, all, key } => {
             let wanted = match (key, all) {
                 (None, false) => Wanted::These(ids),
                 (key, _) => Wanted::all_or_of(key)?,
             };
-            act(&shelf, acts::REDRIVE, wanted, &mut out).await
+            act(&shelf, acts::REDRIVE, wanted, out).await
         }
         LettersCommand::Purge {
             ids,
@@ -56,7 +69,7 @@ pub(crate) async fn run(args: LettersArgs) -> Result<(), Failure> {
                 (None, true) => Wanted::All,
                 (None, false) => Wanted::These(ids),
             };
-            act(&shelf, acts::PURGE, wanted, &mut out).await
+            act(&shelf, acts::PURGE, wanted, out).await
         }
     }
 }

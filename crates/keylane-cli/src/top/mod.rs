@@ -41,6 +41,12 @@ const ON_THEIR_WAY: usize = 4;
 
 pub(crate) async fn run(args: TopArgs) -> Result<(), Failure> {
     let console = Console::open(args.console, &args.access)?;
+    let done = on_screen(&console).await;
+    console.sign_out().await;
+    done
+}
+
+async fn on_screen(console: &Console) -> Result<(), Failure> {
     // What is wrong from the start is said without a screen.
     let _about: Value = console.get("about").await?;
     if !io::stdout().is_terminal() {
@@ -50,7 +56,7 @@ pub(crate) async fn run(args: TopArgs) -> Result<(), Failure> {
         ));
     }
     let mut screen = Screen::open()?;
-    show(&console, &mut screen).await
+    show(console, &mut screen).await
 }
 
 /// What runs beside the screen, in the same task: a panic ends all of it.

@@ -4,9 +4,13 @@
 
 mod served;
 
+mod interrupt;
+
 mod letters;
 
 mod refused;
+
+mod sessions;
 
 mod terminal;
 

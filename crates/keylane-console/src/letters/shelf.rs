@@ -283,8 +283,8 @@ impl Ended {
         tracing::warn!(
             target: "keylane_console",
             action = job.action,
-            letters = %self.letters,
             // As literals: they must not make a line of their own.
+            letters = ?cut(&self.letters),
             filter = ?job.filter,
             session = self.who.session,
             peer = self.who.peer(),

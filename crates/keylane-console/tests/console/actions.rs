@@ -18,10 +18,10 @@ fn served() -> Served {
 
 /// All log lines of this process.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn start() -> &'static Self {
+    pub(crate) fn start() -> &'static Self {
         static LOG: OnceLock<Log> = OnceLock::new();
         LOG.get_or_init(|| {
             let log = Self::default();
@@ -118,7 +118,7 @@ fn a_purge_says_how_many_it_took() {
 }
 
 /// The one line of the log with all of these parts. It comes soon after the answer.
-fn line_with(log: &Log, parts: &[&str]) -> String {
+pub(crate) fn line_with(log: &Log, parts: &[&str]) -> String {
     let mut found = Vec::new();
     until(&format!("{parts:?} are in a line"), || {
         found = log.lines_with(parts[0]);
@@ -130,7 +130,7 @@ fn line_with(log: &Log, parts: &[&str]) -> String {
 }
 
 /// Two letters of this key.
-fn letters_of(key: &str) -> Shelf {
+pub(crate) fn letters_of(key: &str) -> Shelf {
     let shelf = Shelf::with(0);
     for id in ["1", "2"] {
         shelf.add(StoredLetter {
@@ -214,7 +214,7 @@ fn a_job_over_letters_is_in_the_log_when_it_begins_stops_and_ends() {
     assert_eq!(stop().status, 409);
     let stopped = "an operator stops a job";
     let line = |parts: &[&str]| {
-        let line = line_with(log, &[&["letters=job-letters"], parts].concat());
+        let line = line_with(log, &[&["letters=\"job-letters\""], parts].concat());
         for part in [" WARN ", "session=0", "peer=\"127.0.0.1:"] {
             assert!(line.contains(part), "{part} is not in {line}");
         }
@@ -271,7 +271,11 @@ fn a_job_over_letters_is_in_the_log_when_it_begins_stops_and_ends() {
     assert_eq!(refused.status, 403);
     line_with(
         log,
-        &["letters=shut-letters", stopped, "result=\"not_allowed\""],
+        &[
+            "letters=\"shut-letters\"",
+            stopped,
+            "result=\"not_allowed\"",
+        ],
     );
 }
 

@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use axum::extract::ConnectInfo;
+use axum::extract::{self, ConnectInfo};
+use axum::middleware::{Next, from_fn};
 use axum::{Extension, Router};
 use keylane_console::{Action, ServeError};
 use serde_json::json;
@@ -298,15 +299,18 @@ fn from_page(path: &str) -> Request {
 #[test]
 fn without_a_session_there_is_no_data() {
     let served = remote();
+    let sign_in = from_page("session").json(&json!({ "token": TOKEN }));
+    let cookie = cookie_of(&sign_in.send(served.address));
+    let name = cookie.split('=').next().unwrap();
     let with_token = format!("feed?token={}", TOKEN.replace(' ', "%20"));
     for path in DATA.into_iter().chain([&*with_token]) {
         let plain = get(path).host("ops.example").send(served.address);
         assert_eq!(plain.refusal(), (401, "sign_in".to_owned()), "{path}");
         for (name, value) in [
             ("authorization", format!("Bearer {TOKEN}")),
-            ("cookie", format!("keylane_console={TOKEN}")),
-            ("cookie", "keylane_console=".to_owned()),
-            ("cookie", format!("keylane_console={}", "0".repeat(64))),
+            ("cookie", format!("{name}={TOKEN}")),
+            ("cookie", format!("{name}=")),
+            ("cookie", format!("{name}={}", "0".repeat(64))),
         ] {
             let answer = get(path)
                 .host("ops.example")
@@ -422,22 +426,63 @@ fn cookie_of(answer: &Answer) -> String {
     line.unwrap().split(';').next().unwrap().to_owned()
 }
 
+/// A browser sends each cookie of a host to all of its ports.
 #[test]
-fn tokens_cannot_be_tried_one_after_the_other() {
-    let served = remote();
-    let guess = |n: u32| {
-        let guess = json!({ "token": format!("a token of many bytez {n}") });
-        from_page("session")
-            .json(&guess)
-            .send(served.address)
-            .status
+fn two_consoles_of_one_host_keep_their_own_sessions() {
+    let consoles = [remote(), remote()];
+    let cookies = consoles.each_ref().map(|served| {
+        let sign_in = from_page("session").json(&json!({ "token": TOKEN }));
+        cookie_of(&sign_in.send(served.address))
+    });
+    let names = cookies.each_ref().map(|it| it.split_once('=').unwrap().0);
+    assert_ne!(names[0], names[1]);
+    let both = cookies.join("; ");
+    for served in &consoles {
+        let about = get("about").host("ops.example").header("cookie", &both);
+        assert_eq!(about.send(served.address).status, 200, "{both}");
+    }
+}
+
+/// A console for other machines. The header `test-peer` says from which one a request comes.
+fn remote_from_many() -> Served {
+    let from = async |mut request: extract::Request, next: Next| {
+        let peer = request.headers().get("test-peer").unwrap();
+        let peer: SocketAddr = peer.to_str().unwrap().parse().unwrap();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        next.run(request).await
     };
-    let answers: Vec<u16> = (0..12).map(guess).collect();
-    assert_eq!(answers.last(), Some(&429));
-    let right = from_page("session")
-        .json(&json!({ "token": TOKEN }))
-        .send(served.address);
-    assert_eq!(right.status, 429);
+    let set = |console: keylane_console::Builder| console.token(TOKEN).remote(["ops.example"]);
+    Served::start_with(0, set, |app| app.layer(from_fn(from)))
+}
+
+#[test]
+fn tokens_cannot_be_tried_one_after_the_other_and_lock_no_other_out() {
+    let served = remote_from_many();
+    let sign_in = |token: &str, peer: &str| {
+        let request = from_page("session").header("test-peer", peer);
+        request.json(&json!({ "token": token }))
+    };
+    let guess = |n: u32| format!("a token of many bytez {n}");
+    // Each connection has a port of its own.
+    let answers: Vec<u16> = (0..12)
+        .map(|n| sign_in(&guess(n), &format!("192.0.2.7:{n}")))
+        .map(|guess| guess.send(served.address).status)
+        .collect();
+    assert_eq!(answers, [[403; 10].as_slice(), &[429; 2]].concat());
+    let right = sign_in(TOKEN, "192.0.2.7:99").send(served.address);
+    assert_eq!(right.status, 429, "the attacker has found it");
+    for peer in ["192.0.2.8:1", "127.0.0.1:1"] {
+        assert_eq!(sign_in(TOKEN, peer).send(served.address).status, 204);
+    }
+    // All whom a proxy serves have its address.
+    let forwarded = |token: &str, client: &str| {
+        let request = sign_in(token, "10.0.0.1:1").header("x-forwarded-for", client);
+        request.send(served.address).status
+    };
+    for n in 0..20 {
+        assert_eq!(forwarded(&guess(n), "192.0.2.7"), 403);
+    }
+    assert_eq!(forwarded(TOKEN, "192.0.2.9"), 204);
 }
 
 #[test]
@@ -502,6 +547,11 @@ fn bytes_that_are_no_request_are_refused() {
         &json!({ "dispatcher": "orders", "key": "k".repeat(300_000) }),
     );
     assert_eq!(refused(&large), "bad_request");
+    // A key that is searched for is remembered, also without messages.
+    let find = |bytes: usize| json!({ "dispatcher": "orders", "key": "k".repeat(bytes) });
+    let long = served.post("find", &find((16 << 10) + 1));
+    assert_eq!(long.refusal(), (422, "key_too_long".to_owned()));
+    assert_eq!(served.post("find", &find(16 << 10)).status, 200);
     assert_eq!(refused(&served.post("find", &json!([1, 2]))), "bad_request");
     let unknown = json!({ "dispatcher": "orders", "id": "../../x", "action": "purge" });
     assert_eq!(refused(&served.post("act", &unknown)), "unknown_lane");

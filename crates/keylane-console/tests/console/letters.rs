@@ -319,7 +319,7 @@ fn letters_are_looked_at_and_redriven_on_the_page() {
     filter("odd");
     browser.until("document.querySelectorAll('#letter-rows > li').length == 50");
     browser.click("#letter-rows a");
-    browser.until("document.getElementById('letter-payload').textContent != ''");
+    browser.until("document.getElementById('redrive-one').checkVisibility()");
     shelf.fail();
     browser.click("#redrive-one");
     browser.click("#ask-yes");

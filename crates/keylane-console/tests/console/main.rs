@@ -14,6 +14,8 @@ mod holding;
 
 mod actions;
 
+mod gone;
+
 mod page;
 
 mod sources;
