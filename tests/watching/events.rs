@@ -236,7 +236,8 @@ fn a_handler_that_blocks_is_an_event_also_if_its_key_cannot_be_cloned() {
         let blocked = Arc::new(Mutex::new(blocked));
         let orders = Dispatcher::builder(|n: &u64| Fragile(*n))
             .trace_keys()
-            .stuck_after(4 * MS)
+            // Longer than a thread waits for a processor: the key must be fragile by then.
+            .stuck_after(200 * MS)
             .spawn(boxed(move |n| {
                 let blocked = Arc::clone(&blocked);
                 async move {

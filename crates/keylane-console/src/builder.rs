@@ -22,8 +22,8 @@ use crate::key::ConsoleKey;
 use crate::leaders::{Leader, LeaderRow, Watching};
 use crate::letters::{LetterStore, Shelf};
 use crate::parts::{Parts, SourcePart};
+use crate::reports::Reports;
 use crate::rows::ms;
-use crate::seldom::Seldom;
 use crate::sessions::Sessions;
 use crate::state::{Shown, State};
 use crate::summary::{SourceSummary, Summary};
@@ -301,7 +301,7 @@ impl Builder {
             allowed: self.allowed,
             intakes,
             closed,
-            refused: Seldom::default(),
+            refused: Reports::default(),
         };
         Ok(Console {
             state: Arc::new(state),

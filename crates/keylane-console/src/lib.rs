@@ -45,7 +45,7 @@ mod access;
 
 mod sessions;
 
-mod seldom;
+mod reports;
 
 mod refusal;
 

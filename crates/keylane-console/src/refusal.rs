@@ -93,7 +93,11 @@ impl Refusal {
                 "wait for the attempt to end, or pause the lane",
             ),
             Self::TooManyViewers => (503, "too_many_viewers", "close another page of the console"),
-            Self::Failed => (500, "failed", "look into the log of the service"),
+            Self::Failed => (
+                500,
+                "failed",
+                "it may be done: look again, and into the log of the service",
+            ),
         }
     }
 

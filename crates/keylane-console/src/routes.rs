@@ -26,7 +26,7 @@ use crate::guard::guard;
 use crate::letter_routes::{act_on_letters, letter, letters, stop_job};
 use crate::refusal::Refusal;
 use crate::rows::{Row, cut};
-use crate::sessions::{Asker, NoSession};
+use crate::sessions::{Client, NoSession};
 use crate::state::{OpenSession, Shared};
 use crate::target::{Acted, NotActed, Target};
 use crate::who::Who;
@@ -35,7 +35,7 @@ use crate::who::Who;
 const MOST_BYTES: usize = 256 << 10;
 
 /// Most bytes of the text of a key that is searched for. The key is remembered by its id, also if
-/// it has no messages: whoever may look could fill the memory with long ones.
+/// it has no messages: a viewer could fill the memory with long ones.
 const MOST_KEY: usize = 16 << 10;
 
 /// A comment goes to a viewer in such a pause, so that a connection that is gone is noticed.
@@ -264,10 +264,10 @@ async fn sign_in(
         is_page: false,
     };
     let is_local = host(asked).is_some_and(|host| is_this_machine(&host));
-    let asker = Asker::of(who.peer.map(|peer| peer.ip()), is_forwarded(asked));
+    let client = Client::of(who.peer.map(|peer| peer.ip()), is_forwarded(asked));
     let token = <Json<Token> as axum::extract::FromRequest<()>>::from_request(request, &()).await;
     let Json(token) = token.map_err(|error| Refusal::BadRequest(error.body_text()))?;
-    let opened = sessions.open(&token.token, asker);
+    let opened = sessions.open(&token.token, client);
     log_session(&state, who, opened.as_ref());
     let (_, secret) = opened.map_err(Refusal::NoSession)?;
     // Other machines are reached over TLS; a browser sends this cookie nowhere else.

@@ -19,8 +19,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// is over.
 const MOST_OF_ONE: u32 = 10;
 
-/// The same for all whose address says nothing: many at once, because one of them must not lock the
-/// others out. A token has at least 16 bytes, so this many guesses a minute come no nearer.
+/// The same for the clients of a proxy, and for those without an address of their own: many at
+/// once, because one of them must not lock the others out. A token has at least 16 bytes, so this
+/// many guesses a minute come no nearer.
 const MOST_SHARED: u32 = 1_000;
 
 /// Most addresses that are counted for themselves. Later ones count as shared: a client with very
@@ -29,20 +30,23 @@ const MOST_ADDRESSES: usize = 1_024;
 
 /// Whose wrong tokens are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Asker {
+pub(crate) enum Client {
     /// One client.
     Address(IpAddr),
-    /// This machine, with all its users and forwarded ports; a proxy, with all whom it serves; and
-    /// those whose address is not known.
+    /// All clients of a proxy.
+    Proxy(IpAddr),
+    /// All users and forwarded ports of this machine, and those whose address is not known.
     Shared,
 }
 
-impl Asker {
+impl Client {
     /// By the peer of a request, and whether a proxy has forwarded it. A header in which a proxy
-    /// names its client is not believed: a client can write it, too.
+    /// names its client is not believed: a client can write it, too. One that says that it is a
+    /// proxy has the count of a proxy at its own address.
     pub(crate) fn of(peer: Option<IpAddr>, is_forwarded: bool) -> Self {
         match peer.map(|peer| peer.to_canonical()) {
-            Some(peer) if !is_forwarded && !peer.is_loopback() => Self::Address(network(peer)),
+            Some(peer) if is_forwarded => Self::Proxy(network(peer)),
+            Some(peer) if !peer.is_loopback() => Self::Address(network(peer)),
             _ => Self::Shared,
         }
     }
@@ -60,22 +64,23 @@ fn network(peer: IpAddr) -> IpAddr {
 #[derive(Default)]
 struct Wrong {
     since: Option<Instant>,
-    counts: HashMap<Asker, u32>,
+    counts: HashMap<Client, u32>,
 }
 
 impl Wrong {
     /// The count of one who asks, if it may try one more.
-    fn count(&mut self, asker: Asker, now: Instant) -> Option<&mut u32> {
+    fn count(&mut self, client: Client, now: Instant) -> Option<&mut u32> {
         if self.since.is_none_or(|since| now - since >= MINUTE) {
             self.counts.clear();
             self.since = Some(now);
         }
-        let is_counted = self.counts.len() < MOST_ADDRESSES || self.counts.contains_key(&asker);
-        let (asker, most) = match asker {
-            Asker::Address(_) if is_counted => (asker, MOST_OF_ONE),
-            _ => (Asker::Shared, MOST_SHARED),
+        let is_counted = self.counts.len() < MOST_ADDRESSES || self.counts.contains_key(&client);
+        let (client, most) = match client {
+            Client::Address(_) if is_counted => (client, MOST_OF_ONE),
+            Client::Proxy(_) if is_counted => (client, MOST_SHARED),
+            _ => (Client::Shared, MOST_SHARED),
         };
-        let count = self.counts.entry(asker).or_default();
+        let count = self.counts.entry(client).or_default();
         (*count < most).then_some(count)
     }
 }
@@ -125,10 +130,10 @@ impl Sessions {
     /// # Errors
     ///
     /// [`NoSession`] says why not.
-    pub(crate) fn open(&self, token: &str, asker: Asker) -> Result<(u64, String), NoSession> {
+    pub(crate) fn open(&self, token: &str, client: Client) -> Result<(u64, String), NoSession> {
         let now = Instant::now();
         let mut open = self.lock();
-        let count = open.wrong.count(asker, now);
+        let count = open.wrong.count(client, now);
         let count = count.ok_or(NoSession::TooManyWrong)?;
         if !same(token.as_bytes(), self.token.as_bytes()) {
             *count += 1;
@@ -206,21 +211,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_token_opens_a_session_that_ends() {
         let sessions = Sessions::new(TOKEN.to_owned());
-        let (number, secret) = sessions.open(TOKEN, Asker::Shared).unwrap();
-        let (other, _) = sessions.open(TOKEN, Asker::Shared).unwrap();
+        let (number, secret) = sessions.open(TOKEN, Client::Shared).unwrap();
+        let (other, _) = sessions.open(TOKEN, Client::Shared).unwrap();
         assert_eq!((number, other, secret.len()), (1, 2, 64));
         assert_eq!(sessions.number(&secret), Some(1));
         assert_eq!(sessions.number(TOKEN), None);
         assert_eq!(sessions.number(""), None);
         tokio::time::advance(LASTS).await;
         assert_eq!(sessions.number(&secret), None);
-        let (_, secret) = sessions.open(TOKEN, Asker::Shared).unwrap();
+        let (_, secret) = sessions.open(TOKEN, Client::Shared).unwrap();
         sessions.close(&secret);
         assert_eq!(sessions.number(&secret), None);
     }
 
-    fn from(peer: &str) -> Asker {
-        Asker::of(Some(peer.parse().unwrap()), false)
+    fn from(peer: &str) -> Client {
+        Client::of(Some(peer.parse().unwrap()), false)
     }
 
     #[tokio::test(start_paused = true)]
@@ -235,7 +240,7 @@ mod tests {
             assert_eq!(sessions.open(token, attacker), Err(NoSession::TooManyWrong));
         }
         assert!(sessions.open(TOKEN, operator).is_ok());
-        assert!(sessions.open(TOKEN, Asker::Shared).is_ok());
+        assert!(sessions.open(TOKEN, Client::Shared).is_ok());
         tokio::time::advance(MINUTE).await;
         assert!(sessions.open(TOKEN, attacker).is_ok());
     }
@@ -245,15 +250,32 @@ mod tests {
         let sessions = Sessions::new(TOKEN.to_owned());
         // Each address that finds room has its own count.
         let address = |n: usize| from(&format!("10.0.{}.{}", n / 256, n % 256));
-        let wrong = |asker| sessions.open("wrong", asker) == Err(NoSession::WrongToken);
+        let wrong = |client| sessions.open("wrong", client) == Err(NoSession::WrongToken);
         assert!((0..MOST_ADDRESSES).all(|n| wrong(address(n))));
         let looked_at = (0..2_000).filter(|n| wrong(address(MOST_ADDRESSES + n)));
         assert_eq!(looked_at.count(), MOST_SHARED as usize);
-        let open = |asker| sessions.open(TOKEN, asker).map(|(number, _)| number);
-        assert_eq!(open(Asker::Shared), Err(NoSession::TooManyWrong));
+        let open = |client| sessions.open(TOKEN, client).map(|(number, _)| number);
+        assert_eq!(open(Client::Shared), Err(NoSession::TooManyWrong));
         assert_eq!(open(address(3)), Ok(1));
         tokio::time::advance(MINUTE).await;
-        assert_eq!(open(Asker::Shared), Ok(2));
+        assert_eq!(open(Client::Shared), Ok(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_says_that_it_is_a_proxy_locks_out_its_own_address_alone() {
+        let sessions = Sessions::new(TOKEN.to_owned());
+        let proxy = |peer: &str| Client::of(Some(peer.parse().unwrap()), true);
+        let wrong = |client| sessions.open("wrong", client) == Err(NoSession::WrongToken);
+        let looked_at = (0..2_000).filter(|_| wrong(proxy("192.0.2.7")));
+        assert_eq!(looked_at.count(), MOST_SHARED as usize);
+        for client in [
+            Client::Shared,
+            proxy("127.0.0.1"),
+            proxy("10.0.0.1"),
+            from("192.0.2.8"),
+        ] {
+            assert!(sessions.open(TOKEN, client).is_ok(), "{client:?}");
+        }
     }
 
     #[test]
@@ -261,17 +283,17 @@ mod tests {
         assert_eq!(from("192.0.2.7"), from("::ffff:192.0.2.7"));
         assert_eq!(from("2001:db8::1"), from("2001:db8::ffff:1"));
         assert_ne!(from("2001:db8::1"), from("2001:db8:0:1::1"));
-        assert_eq!(from("127.0.0.1"), Asker::Shared);
-        assert_eq!(from("::1"), Asker::Shared);
-        assert_eq!(Asker::of(None, false), Asker::Shared);
-        let proxy = Some([192, 0, 2, 7].into());
-        assert_eq!(Asker::of(proxy, true), Asker::Shared);
+        assert_eq!(from("127.0.0.1"), Client::Shared);
+        assert_eq!(from("::1"), Client::Shared);
+        assert_eq!(Client::of(None, false), Client::Shared);
+        let proxy = [192, 0, 2, 7].into();
+        assert_eq!(Client::of(Some(proxy), true), Client::Proxy(proxy));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_session_that_was_used_longest_ago_makes_room() {
         let sessions = Sessions::new(TOKEN.to_owned());
-        let open = || sessions.open(TOKEN, Asker::Shared).unwrap().1;
+        let open = || sessions.open(TOKEN, Client::Shared).unwrap().1;
         let (first, second, third) = (open(), open(), open());
         for _ in 4..=MOST {
             open();

@@ -13,8 +13,8 @@ use crate::feed::Feed;
 use crate::fronts::Fronts;
 use crate::letters::Shelf;
 use crate::refusal::Refusal;
+use crate::reports::Reports;
 use crate::rows::cut;
-use crate::seldom::Seldom;
 use crate::sessions::Sessions;
 use crate::target::Target;
 use crate::who::Who;
@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) overview: Feed,
     pub(crate) closed: CancellationToken,
     /// Lines about those who have not shown that they may ask.
-    pub(crate) refused: Seldom,
+    pub(crate) refused: Reports,
 }
 
 impl State {

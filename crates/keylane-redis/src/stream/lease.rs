@@ -156,7 +156,7 @@ pub(super) struct StreamLease {
     /// The history of the server at the take-over.
     history: Arc<str>,
     /// What this process knew of the stream at the take-over.
-    pub(super) known: Known,
+    pub(super) known: Arc<Known>,
     has_changed: Arc<AtomicBool>,
 }
 
@@ -178,7 +178,7 @@ impl StreamLease {
             acked,
             link,
             history: "".into(),
-            known: Known::default(),
+            known: Arc::default(),
             has_changed: Arc::default(),
         }
     }
@@ -358,7 +358,7 @@ impl StreamLease {
         self.history = String::from_utf8_lossy(&history).into();
         let is_known = number(&next()?) == Some(1);
         let known = resume.filter(|_| is_known).map(|resume| &resume.known);
-        self.known = known.cloned().unwrap_or_default();
+        self.known = Arc::new(known.cloned().unwrap_or_default());
         self.has_changed = Arc::default();
         Ok(taken)
     }

@@ -14,7 +14,7 @@ use super::id::EntryId;
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
 /// For how long they are shown after a look.
-const SHOWN_FOR: Duration = Duration::from_secs(10);
+const SHOWN_FOR: Duration = Duration::from_secs(120);
 
 /// A handle to watch a source that is consumed. It can be cloned. Get it from
 /// [`StreamSource::watch`](crate::StreamSource::watch) before the source is consumed.
@@ -62,9 +62,9 @@ impl StreamWatch {
     /// is in a call to the server, and while it waits to be opened again after a failure.
     ///
     /// It sends nothing to the server. A call lets the source look at its streams twice a second,
-    /// and ask for the [lag](StreamPart::lag) of each every five seconds, for the next ten seconds.
-    /// Without a call it does neither. So the first call after a longer time returns what was known
-    /// then, at first nothing, and one a second later what is known now.
+    /// and ask for the [lag](StreamPart::lag) of each every five seconds, for the next two
+    /// minutes. Without a call it does neither. So the first call, and one after a longer time,
+    /// returns nothing, and one a second later what is known then.
     pub fn parts(&self) -> Vec<StreamPart> {
         self.shown.look()
     }
@@ -135,12 +135,17 @@ struct Now {
 
 impl Shown {
     fn look(&self) -> Vec<StreamPart> {
-        self.0.looked_at.send_if_modified(|at| {
+        let is_first = self.0.looked_at.send_if_modified(|at| {
             let is_first = !is_recent(at);
             *at = Some(Instant::now());
             is_first
         });
-        lock(&self.0.now).parts.clone()
+        let mut now = lock(&self.0.now);
+        if is_first {
+            // What was shown for the look before may be hours old.
+            *now = Now::default();
+        }
+        now.parts.clone()
     }
 
     /// Whether something looks at it.
@@ -201,7 +206,8 @@ mod tests {
         advance(SHOWN_EVERY).await;
         assert!(!shown.is_looked_at());
         assert_eq!(shown.due_at(), None);
-        // What is known.
-        assert_eq!(shown.look(), parts);
+        // What was known then is not shown as if it were known now.
+        assert_eq!(shown.look(), []);
+        assert_eq!(shown.due_at(), Some(Instant::now()));
     }
 }

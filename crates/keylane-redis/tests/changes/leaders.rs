@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use testkit_processes::elections::{Fault, Trial};
+use testkit_processes::elections::{Fault, Trial, ttl};
 use testkit_servers::RedisKind;
 
 use crate::site::Servers;
 
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(1);
 
 /// How long it may take after a leader was lost: its term must run out.
 const LOST: Duration = TTL.saturating_add(Duration::from_secs(1));
@@ -17,7 +17,7 @@ const RESIGNED: Duration = Duration::from_millis(100);
 
 async fn judged(kind: RedisKind) {
     let servers = Servers::start(kind).await;
-    let trial = Trial::start(&servers, "site::worker", TTL);
+    let trial = Trial::start(&servers, "site::worker", ttl(TTL));
     let verdict = trial.changes(&Fault::ALL).await;
     println!("measured: leaders in {kind}: {verdict}");
     verdict.assert_one_leader();

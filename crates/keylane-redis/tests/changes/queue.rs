@@ -11,6 +11,7 @@ use keylane::{OnExhausted, Retry};
 use keylane_leader::{Candidate, Elections, Event, Office, Term, consuming};
 use keylane_redis::{ListQueue, Redis, RedisElections};
 use keylane_testkit::scenario::{Random, boxed, by_key, repeats};
+use testkit_processes::elections::ttl;
 use testkit_processes::{Answer, Journal, Trial, Workers, task, told_to_stop};
 use testkit_servers::RedisKind;
 use tokio::time::sleep;
@@ -20,11 +21,12 @@ const WORKERS: usize = 3;
 /// What a leader keeps while it consumes.
 type Running = (Box<dyn Any + Send>, Intake);
 
+/// How long the terms of a leader and the leases of its list last in a soak.
 const TTL: Duration = Duration::from_secs(1);
 
 fn queue(address: &str) -> ListQueue {
     let redis = Redis::at(address).unwrap();
-    let builder = ListQueue::builder(&redis, "orders").lease(TTL);
+    let builder = ListQueue::builder(&redis, "orders").lease(ttl(TTL));
     builder.build().unwrap()
 }
 
@@ -62,7 +64,7 @@ async fn the_queue_of_a_leader_loses_and_reorders_nothing() {
             trial.goes_on().await;
         } else {
             trial.pause_worker(worker).await;
-            sleep(TTL + Duration::from_millis(random.below(500))).await;
+            sleep(ttl(TTL) + Duration::from_millis(random.below(500))).await;
             trial.goes_on().await;
             trial.resume_worker(worker);
         }
@@ -84,7 +86,7 @@ fn worker() {
         let store = RedisElections::open(&redis, "jobs").unwrap();
         let elections = Elections::open(Arc::new(store)).unwrap();
         let office = Candidate::builder(&elections, "orders")
-            .ttl(TTL)
+            .ttl(ttl(TTL))
             .retry_after(TTL / 10, TTL)
             .run(consuming(move |term| {
                 consume(journal.clone(), address.clone(), term)

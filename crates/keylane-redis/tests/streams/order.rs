@@ -232,6 +232,6 @@ async fn a_new_entry_comes_at_once() {
         waits.push(began.elapsed());
     }
     // A source that polls takes more than a second each time.
-    let fastest = waits.iter().min().unwrap();
-    assert!(*fastest < Duration::from_millis(300), "{waits:?}");
+    waits.sort_unstable();
+    assert!(waits[1] < Duration::from_millis(300), "{waits:?}");
 }

@@ -32,24 +32,28 @@ impl Redis {
     ///
     /// If the future is dropped, nothing happens.
     pub async fn replicated(&self) -> Result<(), ServerError> {
+        let began = Instant::now();
+        let written = offset(&self.replication(Duration::ZERO).await?);
+        loop {
+            let info = self.replication(PAUSE).await?;
+            if all_have(&info, written) {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(ServerError::NotReady {
+                    seconds: PATIENCE.as_secs(),
+                    log: info,
+                });
+            }
+        }
+    }
+
+    /// Asks after a pause. It is not one of Tokio's clock, which a test may pause.
+    async fn replication(&self, pause: Duration) -> Result<String, ServerError> {
         let server = self.share();
         on_thread(move || {
-            let began = Instant::now();
-            let ask = || server.execute_within(PATIENCE, &["INFO", "replication"]);
-            let written = offset(&ask()?);
-            loop {
-                let info = ask()?;
-                if all_have(&info, written) {
-                    return Ok(());
-                }
-                if began.elapsed() > PATIENCE {
-                    return Err(ServerError::NotReady {
-                        seconds: PATIENCE.as_secs(),
-                        log: info,
-                    });
-                }
-                thread::sleep(PAUSE);
-            }
+            thread::sleep(pause);
+            server.execute_within(PATIENCE, &["INFO", "replication"])
         })
         .await
     }

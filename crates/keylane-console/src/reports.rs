@@ -1,5 +1,4 @@
-//! Lines that a hostile client could have written by the thousand, and that are written now and
-//! then.
+//! Limits the lines that a hostile client can cause: one of each kind in ten seconds.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,21 +11,21 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// When lines were last written, by their kinds, and how many were not since then.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom(Mutex<HashMap<&'static str, (Instant, u64)>>);
+pub(crate) struct Reports(Mutex<HashMap<&'static str, (Instant, u64)>>);
 
-impl Seldom {
+impl Reports {
     /// How many lines of this kind were left out since the last one, if this one is to be written.
     pub(crate) fn admit(&self, kind: &'static str) -> Option<u64> {
         let now = Instant::now();
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match kinds.get_mut(kind) {
-            Some((last, left_out)) if now - *last < EVERY => {
-                *left_out += 1;
+            Some((last, missed)) if now - *last < EVERY => {
+                *missed += 1;
                 None
             }
             _ => {
                 let was = kinds.insert(kind, (now, 0));
-                Some(was.map_or(0, |(_, left_out)| left_out))
+                Some(was.map_or(0, |(_, missed)| missed))
             }
         }
     }
@@ -38,13 +37,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_kind_has_a_line_in_ten_seconds() {
-        let seldom = Seldom::default();
-        assert_eq!(seldom.admit("no_header"), Some(0));
-        assert_eq!(seldom.admit("no_header"), None);
-        assert_eq!(seldom.admit("no_header"), None);
-        assert_eq!(seldom.admit("sign_in"), Some(0));
+        let reports = Reports::default();
+        assert_eq!(reports.admit("no_header"), Some(0));
+        assert_eq!(reports.admit("no_header"), None);
+        assert_eq!(reports.admit("no_header"), None);
+        assert_eq!(reports.admit("sign_in"), Some(0));
         tokio::time::advance(EVERY).await;
-        assert_eq!(seldom.admit("no_header"), Some(2));
-        assert_eq!(seldom.admit("no_header"), None);
+        assert_eq!(reports.admit("no_header"), Some(2));
+        assert_eq!(reports.admit("no_header"), None);
     }
 }
