@@ -17,6 +17,22 @@ pub(crate) struct Program {
     said: Vec<String>,
 }
 
+/// A signal, by its number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Signal {
+    Interrupt = 2,
+    Terminate = 15,
+}
+
+/// Whether a process has a handler for a signal, as the system says.
+fn handles(process: &str, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let mut lines = status.lines();
+    let handled = lines.find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let handled = u64::from_str_radix(handled.trim(), 16).unwrap();
+    handled >> (signal as u32 - 1) & 1 == 1
+}
+
 impl Program {
     /// Starts a program, with a variable that says where its server or its directory is.
     pub(crate) fn start(path: &str, (name, value): (&str, &str)) -> Self {
@@ -52,11 +68,20 @@ impl Program {
         line.unwrap()
     }
 
-    /// Sends a signal, as Ctrl-C or a service manager does.
-    pub(crate) async fn signal(&self, signal: &str) {
+    /// Sends a signal, as Ctrl-C or a service manager does. Waits until the program handles it,
+    /// which may be a moment after the last line that it prints.
+    pub(crate) async fn signal(&self, signal: Signal) {
         let process = self.child.id().expect("it runs").to_string();
-        let sent = Command::new("kill").args([signal, &process]).status().await;
-        assert!(sent.unwrap().success());
+        let handles = async {
+            while !handles(&process, signal) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let handles = timeout(PATIENCE, handles).await;
+        handles.unwrap_or_else(|_| panic!("it does not handle {signal:?}: {:#?}", self.said));
+        let number = format!("-{}", signal as u32);
+        let sent = Command::new("kill").args([&number, &process]).status();
+        assert!(sent.await.unwrap().success());
     }
 
     /// Ends it at once.
@@ -66,7 +91,7 @@ impl Program {
 
     /// Interrupts it, and waits for its end.
     pub(crate) async fn stop(self) -> String {
-        self.signal("-INT").await;
+        self.signal(Signal::Interrupt).await;
         self.ended().await
     }
 

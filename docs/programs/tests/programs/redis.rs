@@ -2,7 +2,7 @@
 
 use testkit_servers::{Redis, RedisKind};
 
-use crate::program::{Program, program};
+use crate::program::{Program, Signal, program};
 
 const ORDER: &str = r#"{"user": "ada", "cents": 250}"#;
 
@@ -74,7 +74,7 @@ async fn a_service_manager_ends_a_consumer() {
     server.execute(&["LPUSH", "orders", ORDER]).await.unwrap();
     let mut deploy = Program::start(program!("deploy"), ("REDIS", &server.url()));
     deploy.until("cents").await;
-    deploy.signal("-TERM").await;
+    deploy.signal(Signal::Terminate).await;
     let said = deploy.ended().await;
     assert!(said.contains("1 received = 1 acked"), "{said}");
 }
