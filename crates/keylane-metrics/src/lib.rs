@@ -32,9 +32,9 @@
 //
 // **Who asks a server what waits there?**
 // Nothing, where its answers say so anyway. Otherwise the owner of a stream, and the task that
-// looks after the tables of an inbox, while there is a recorder (`Figures::is_published`). The owner
-// of a stream asks also while something looks at its `StreamWatch`. A question that fails is no
-// failure of the source.
+// looks after the tables of an inbox, while there is a recorder (`Figures::is_published`). The
+// owner of a stream asks also while something looks at its `StreamWatch`. A question that fails is
+// no failure of the source.
 //
 // **Why are acks a counter only when they are confirmed?**
 // If the source fails before, they are given back, and a counter must not fall.
