@@ -15,7 +15,7 @@ use crate::program::tail;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// How long to wait after a server was not ready.
-const PROBE_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A server that runs, or that was stopped or killed and can be started again.
 ///

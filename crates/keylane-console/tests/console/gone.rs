@@ -150,24 +150,25 @@ fn a_refused_action_is_in_the_log_as_far_as_it_is_known() {
         |console| console.allow(Action::ALL),
         |app| app.layer(Extension(ConnectInfo(peer))),
     );
-    let body = json!({ "dispatcher": "none\nforged", "id": "1", "action": "purge" });
-    assert_eq!(served.post("act", &body).status, 404);
-    line_with(
-        log,
-        &[
+    let of_lane = json!({ "dispatcher": "none\nforged", "id": "1", "action": "purge" });
+    let of_letters = json!({ "name": "none\nforged", "action": "purge_letters", "filter": "" });
+    for (path, body, action, result) in [
+        (
+            "act",
+            of_lane,
             "action=Purge dispatcher=\"none\\nforged\"",
             "result=\"no_such_dispatcher\"",
-        ],
-    );
-    let body = json!({ "name": "none\nforged", "action": "purge_letters", "filter": "" });
-    assert_eq!(served.post("letters/act", &body).status, 404);
-    line_with(
-        log,
-        &[
+        ),
+        (
+            "letters/act",
+            of_letters,
             "action=PurgeLetters letters=\"none\\nforged\"",
             "result=\"no_such_letters\"",
-        ],
-    );
+        ),
+    ] {
+        assert_eq!(served.post(path, &body).status, 404);
+        line_with(log, &[action, result]);
+    }
 
     // Each client that reaches the port can send these: one line of each reason.
     let unread = |parts: &[&str]| {

@@ -1,10 +1,10 @@
 //! A Redis or Valkey cluster.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::ServerError;
-use crate::daemon::on_thread;
+use crate::daemon::{PROBE_PAUSE, on_thread};
 use crate::program::tail;
 use crate::redis::builder::RedisBuilder;
 use crate::redis::server::{PATIENCE, PROBE};
@@ -12,9 +12,6 @@ use crate::redis::{Redis, RedisKind, resp};
 
 /// The slots of every cluster.
 const SLOTS: usize = 16_384;
-
-/// How long to wait when nodes do not agree yet.
-const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A cluster of servers of a test, each of them a primary with an equal part of the slots, until
 /// there are [replicas](Self::add_replicas).

@@ -5,12 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ServerError;
-use crate::daemon::on_thread;
+use crate::daemon::{PROBE_PAUSE, on_thread};
 use crate::redis::server::PATIENCE;
 use crate::redis::{Redis, resp};
-
-/// The pause between two questions how far the replicas are.
-const PAUSE: Duration = Duration::from_millis(50);
 
 impl Redis {
     /// Waits until each connected replica, and one at least, has confirmed all that the server took
@@ -35,7 +32,7 @@ impl Redis {
         let began = Instant::now();
         let written = offset(&self.replication(Duration::ZERO).await?);
         loop {
-            let info = self.replication(PAUSE).await?;
+            let info = self.replication(PROBE_PAUSE).await?;
             if all_have(&info, written) {
                 return Ok(());
             }

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Table, TableState, Wrap};
 
 use super::styles::{ALARM, NOTE};
-use super::words::{number, time, visible, words};
+use super::words::{is_cut, number, time, visible, words};
 use crate::top::feed::Lane;
 use crate::top::state::State;
 
@@ -85,7 +85,7 @@ fn found(state: &State) -> Vec<Line<'_>> {
 
 /// What the table has no room for.
 fn whole(lane: &Lane) -> Vec<Line<'static>> {
-    let cut = match lane.key_chars > lane.key.chars().count() {
+    let cut = match is_cut(&lane.key, lane.key_chars) {
         true => format!("… {} characters", number(lane.key_chars as u64)),
         false => String::new(),
     };

@@ -4,7 +4,7 @@ use ratatui::style::Stylize;
 use ratatui::text::{Line, Span};
 
 use super::styles::{ALARM, NOTE};
-use super::words::{number, time, visible, words};
+use super::words::{is_cut, number, time, visible, words};
 use crate::top::feed::{Hold, Part, Source};
 use crate::top::state::State;
 
@@ -99,7 +99,7 @@ fn part(it: &Part) -> Vec<Line<'_>> {
     let mut lines = vec![Line::from(spans)];
     lines.extend(it.held_by.as_ref().map(|lane| {
         let (key, dispatcher) = (visible(&lane.key), visible(&lane.dispatcher));
-        let more = match lane.key_chars > lane.key.chars().count() {
+        let more = match is_cut(&lane.key, lane.key_chars) {
             true => "…",
             false => "",
         };

@@ -46,6 +46,11 @@ pub(super) fn words(name: &str) -> String {
     visible(&name.replace('_', " "))
 }
 
+/// Whether a text has more characters than the console sends.
+pub(super) fn is_cut(text: &str, characters: usize) -> bool {
+    characters > text.chars().count()
+}
+
 /// A text from elsewhere: what cannot be seen in it, or turns the text around it, is spelled out.
 pub(super) fn visible(text: &str) -> String {
     if text.is_empty() {
